@@ -141,7 +141,7 @@ def _timed(plan: Plan, values: list[Any], effort: Effort) -> float:
 
 @benchmark("Few rounds: to see that it works, not for figures.")
 def main(quick: bool) -> Outcome:
-    """The predicted time of CPU kernels over the measured one: each, and percentiles by kind."""
+    """Compare the predicted time of CPU kernels over the measured one: each, and percentiles by kind."""
     with nt.default_device("cpu"):
         rows = measured(QUICK_EFFORT if quick else FULL_EFFORT)
     columns = ("measured = measured_us:,.2f", "predicted = predicted_us:,.2f", "ratio = predicted_ratio:.2f")

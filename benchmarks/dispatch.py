@@ -101,7 +101,7 @@ def measured(effort: Effort, import_runs: int) -> list[dict[str, Any]]:
 
 @benchmark("Few rounds: to see that it works, not for figures.")
 def main(quick: bool) -> Outcome:
-    """The cost of a call on 16 or 1,024 elements."""
+    """Measure the cost of a call on 16 or 1,024 elements."""
     with nt.default_device("cpu"):
         rows = measured(QUICK_EFFORT if quick else FULL_EFFORT, 1 if quick else IMPORT_RUNS)
     what = "dispatch: microseconds per op"

@@ -191,7 +191,7 @@ def measured(effort: Effort, device: str | None) -> list[dict[str, Any]]:
 @benchmark("Few rounds: to see that it works, not for figures.")
 @click.option("--device", metavar="URI", help="The NPU to measure. Without it: a stand-in that runs nothing.")
 def main(device: str | None, quick: bool) -> Outcome:
-    """The cost of a launch to the host: microseconds per launch; calls of pyxrt per plan."""
+    """Measure the cost of a launch to the host: microseconds per launch; calls of pyxrt per plan."""
     rows = measured(QUICK_EFFORT if quick else FULL_EFFORT, device)
     remark = "Nothing here ran on an NPU: this is a stand-in for pyxrt, and its kernels are empty."
     what = f"launch: microseconds per launch on {device or 'a stand-in'}; calls of pyxrt per plan"

@@ -292,7 +292,7 @@ def _summaries(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 @benchmark("Without the rows of single products.", timed=False)
 @click.option("--all", "everything", is_flag=True, help="Also print every row.")
 def main(quick: bool, everything: bool) -> Outcome:
-    """The cost model beside kernels that others have measured."""
+    """Compare the cost model with kernels that others have measured."""
     rows = list(compared(row for row in measurements() if not quick or row.tile is None))
     summaries = _summaries(rows)
     tables: list[Table] = []

@@ -141,7 +141,7 @@ def memory(steps: int) -> dict[str, Any]:
 @click.option("--peer", type=click.Choice(PEERS), default=PEERS[0], show_default=True, help="What to compare with.")
 @click.option("--steps", type=click.IntRange(10), default=10_000, show_default=True, help="Over which memory is flat.")
 def main(peer: str, steps: int, quick: bool) -> Outcome:
-    """Steps of training: time of PyTorch eager over that of npu_tensor."""
+    """Measure steps of training: time of PyTorch eager over that of npu_tensor."""
     names = [NAME, *(library.name for library in peers.load([peer], nt.get_num_threads())[0])]
     libraries = {name: importlib.import_module(name) for name in names}
     with nt.default_device("cpu"):

@@ -203,7 +203,7 @@ def _unet(lib: Any) -> Any:
 
 
 def _attention_block(lib: Any, width: int, heads: int, norm_first: bool, causal: bool = False) -> Any:
-    """Transformer layer (x, mask, past keys and values) with a hidden layer of 4 x width and GELU."""
+    """Return a transformer layer (x, mask, past keys and values) with a hidden layer of 4 x width and GELU."""
     nn, functional = lib.nn, lib.nn.functional
 
     class Layer(nn.Module):  # type: ignore[name-defined, misc]

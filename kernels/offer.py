@@ -98,7 +98,7 @@ Word = Literal["int32", "bool", "float32"]
 
 
 class Offer(NamedTuple):
-    """Kernel offered for a task.
+    """Kernel that a family has for a task.
 
     Attributes:
         family: Name of the kernel family.

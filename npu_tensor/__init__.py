@@ -109,7 +109,7 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[builtins.str]:
-    """The public names, also those that are loaded late, without the modules that were imported on the way."""
+    """Return the public names, also those that are loaded late, without the modules that were imported on the way."""
     modules = {"errors", "events", *_MODULES_LOADED_LATE}
     return sorted({*__all__, *_NAMES, *_registry.functions(), *_CONSTANTS, *_LOADED_LATE, *modules, "__version__"})
 

@@ -422,7 +422,7 @@ class Tensor(Methods):
         storage.enter(self)
 
     def _shows_as(self, other: Tensor) -> bool:
-        """True if both tensors are the same view of the same memory, as after x.data += 1."""
+        """Return True if both tensors are the same view of the same memory, as after x.data += 1."""
         mine, its = self._alias, other._alias
         return mine is not None and its is not None and mine[0] is its[0] and mine[1].layout == its[1].layout
 

@@ -233,8 +233,8 @@ def test_what_differs_from_the_defaults_is_shown(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("NPU_TENSOR_DEVICE", "sim:npu2")
     monkeypatch.setenv("NPU_TENSOR_THREADS", "several")
     settings.debug = 0
-    settings.strict = True
-    assert repr(settings) == "config(device='sim:npu2', threads='several', strict=True)"
+    settings.eager = True
+    assert repr(settings) == "config(device='sim:npu2', eager=True, threads='several')"
     monkeypatch.setenv("NPU_TENSOR_DEVICE", "cpu")
     assert settings.device == "cpu"  # which was not kept
 

@@ -68,7 +68,7 @@ def kernel_source(
 
     NAME is one of those that --list prints, one for each family, variant and dtype; or, with --config, an exported name
     of a configuration; or the name of a kernel of GGML, such as add-1024bf16-1024bf16-1024bf16. A name with +, with a
-    hash at its end or with an n behind a dtype does not say all about a kernel: record the program that needs it with
+    hash at its end or with an n after a dtype does not define the kernel: record the program that needs it with
     NPU_TENSOR_RECORD=FILE, and give --config FILE.
     """
     if sum((name is not None, only_list, everything)) != 1:

@@ -577,7 +577,7 @@ def scaled_dot_product_attention(
         together = key.shape[-3], math.prod(apart) // key.shape[-3]
 
     def grouped(x: Tensor, rows: tuple[int, ...]) -> Tensor:
-        """The tokens of a group of heads are rows of one product with the head that serves them."""
+        """Make the tokens of a group of heads rows of one product with the head that serves them."""
         return x.reshape(*x.shape[:-3], *rows, x.shape[-1]) if enable_gqa else x
 
     factor = 1 / math.sqrt(query.shape[-1] or 1) if scale is None else scale

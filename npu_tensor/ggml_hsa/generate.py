@@ -176,7 +176,7 @@ def _host_and_port(address: str) -> str:
         parts = urlsplit(address)
         if parts.scheme == "dask" and parts.hostname and parts.port and parts.netloc == address.partition("//")[2]:
             return parts.netloc
-    except ValueError:  # a port that is no number
+    except ValueError:  # a port that is not a number
         pass
     raise ArgumentError(f"there is no executor {address!r}; there is dask://HOST:PORT")
 

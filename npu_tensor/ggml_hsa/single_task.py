@@ -111,7 +111,7 @@ def cuts(results: Sequence[Node], target: Target) -> list[list[tuple[Task, Offer
 
 
 def request_for(task: Task, offer: Offer) -> Request:
-    """Return the request for an offered kernel, which makes its design."""
+    """Return the request for a kernel, with its design."""
     return Request(kernel_name(task), offer.design(), tensor_descs(task), op_params(task))
 
 

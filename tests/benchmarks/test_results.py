@@ -75,9 +75,9 @@ def slower(factors: dict[int, float], threshold: float = 1.25) -> list[tuple[str
         ({1: 1.5}, [("add", "npu_tensor jit", "measured")]),
         ({4: 1.5, 0: 1.1}, [("mul", "npu_tensor", "measured")]),
         ({6: 1.5}, [("mul", "npu_tensor", "predicted")]),
-        # Faster is no regression.
+        # A faster result is not a regression.
         ({0: 0.5}, []),
-        # A machine that is slower today slows everybody.
+        # A machine that is slower today slows all contenders.
         (dict.fromkeys(range(6), 1.5), []),
         # Predictions do not depend on the day.
         (dict.fromkeys(range(7), 1.5), [("mul", "npu_tensor", "predicted")]),

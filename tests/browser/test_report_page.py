@@ -122,7 +122,7 @@ def test_stars_stand_where_the_times_are_equal_to_those_without_recording(page: 
     for axes, labels, names in (("xy", marks[0], ["on npu2 ("]), ("x2y2", marks[1], list(sizes))):
         stars = [box for box in page.boxes(f"#plot-crossover .{axes} .scatterlayer .point") if box.width > 12]
         drawn = [value_at(middle(star), (middle(labels["64"]), 64), (middle(labels["1024"]), 1024)) for star in stars]
-        # Between two sizes the times are no powers of the size.
+        # Between two sizes the times are not powers of the size.
         assert sorted(drawn) == pytest.approx(sorted(sizes[name] for name in names), rel=0.03)
     said = re.findall(r"npu_tensor (?:jit )?(on .* \().* than npu_tensor jit on the CPU .* from n = (\d+)", page.text)
     assert len(said) == 3

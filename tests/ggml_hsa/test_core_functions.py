@@ -1,4 +1,4 @@
-"""C++ that is no part of a design: compiled once, loaded once, called with arrays."""
+"""C++ outside a design: compiled once, loaded once, called with arrays."""
 
 import re
 from collections.abc import Iterator

@@ -1,10 +1,10 @@
 """Work on an NPU that an interrupt may end anywhere, and the checks afterwards.
 
-    with ready(npu, engines, settle) as work:
+    with ready(npu, engines, wait_for_driver) as work:
         interrupt_everywhere(work, "the second launch fails", in_runtime)
 
 `npu` is a simulated one with a driver that fails on request, or the machine of the stand-in for pyxrt. `engines`
-returns the engines of the NPU. `settle` lets the driver end abandoned launches.
+returns the engines of the NPU. `wait_for_driver` lets the driver end abandoned launches.
 """
 
 import gc
@@ -41,8 +41,8 @@ Watches = Callable[[CodeType], bool]
 class Work:
     """Two kernels, each in a context of its own, on operands of which one is new; and a value from before."""
 
-    def __init__(self, npu: Any, engines: Engines, settle: Callable[[], None]) -> None:
-        self.npu, self.engines, self.settle = npu, engines, settle
+    def __init__(self, npu: Any, engines: Engines, wait_for_driver: Callable[[], None]) -> None:
+        self.npu, self.engines, self.wait_for_driver = npu, engines, wait_for_driver
         self.number = 1
         self.start()
 
@@ -92,7 +92,7 @@ class Work:
 
     def used(self) -> int:
         """Return the number of memories in use."""
-        self.settle()
+        self.wait_for_driver()
         gc.collect()
         for engine in self.engines():
             engine.pool.release()
@@ -139,11 +139,11 @@ PREPARE: Final[dict[str, Callable[[Work], None]]] = {
 
 
 @contextmanager
-def ready(npu: Any, engines: Engines, settle: Callable[[], None]) -> Iterator[Work]:
+def ready(npu: Any, engines: Engines, wait_for_driver: Callable[[], None]) -> Iterator[Work]:
     """Work that has run. Fails if something is left over at the end."""
     with warnings.catch_warnings(), patch.dict(MOST_CONTEXTS, aie2=2, aie2p=2):
         warnings.filterwarnings("ignore", "(?s).* failed on ", RuntimeWarning)
-        work = Work(npu, engines, settle)
+        work = Work(npu, engines, wait_for_driver)
         had = work.used()
         yield work
         work.start()
@@ -152,7 +152,7 @@ def ready(npu: Any, engines: Engines, settle: Callable[[], None]) -> Iterator[Wo
         assert npu.live_contexts <= 2
         work.__dict__.clear()
     selection.reset()
-    settle()
+    wait_for_driver()
     gc.collect()
     assert (npu.live_contexts, npu.live_memories) == (0, 0)
 

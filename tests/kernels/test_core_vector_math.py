@@ -201,7 +201,7 @@ def evaluate(library: ctypes.CDLL, name: str, *operands: Array, result: Any = No
 
 
 def without_denormals(x: Array) -> Array:
-    """The array takes them as zeros. NaNs with bits in the lower half only are no NaNs to a product."""
+    """The array takes them as zeros. NaNs with bits in the lower half only are not NaNs to a product."""
     bits = x.view(np.uint32) & 0x7FFFFFFF
     return x[((bits >= 0x00800000) & ((bits <= 0x7F800000) | (bits > 0x7F80FFFF))) | (bits == 0)]
 
@@ -257,7 +257,7 @@ def test_functions_are_as_exact_as_promised(library: ctypes.CDLL, name: str, pre
 def test_logarithms_of_powers_of_their_base_are_exact(library: ctypes.CDLL) -> None:
     for name, base, exponents in (("log2", 2.0, np.arange(-126, 128)), ("log10", 10.0, np.arange(0, 11))):
         x = np.ones(-(-exponents.size // 16) * 16, np.float32)
-        x[: exponents.size] = base**exponents  # 10^11 is no float32 number
+        x[: exponents.size] = base**exponents  # 10^11 is not a float32 number
         np.testing.assert_array_equal(evaluate(library, f"{name}_full_float", x)[: exponents.size], exponents)
 
 

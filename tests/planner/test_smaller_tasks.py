@@ -47,7 +47,7 @@ def softmax(a: np.ndarray) -> np.ndarray:
 
 @pytest.mark.slow
 def test_a_product_takes_what_was_cut_off_behind_it() -> None:
-    """With softmax, the bias and the activation were no epilogue."""
+    """With softmax, the bias and the activation would not be an epilogue."""
     (x, a), (w, c), (b, d) = bf16(32, 64), bf16(64, 128, seed=1), bf16(128, seed=2)
     y = (x @ w + b).tanh().softmax(-1)
     assert placed(y) == [(NPU, "contract+add+tanh"), (NPU, "softmax")]

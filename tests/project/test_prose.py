@@ -1,7 +1,9 @@
-"""Docstrings open as the style of this project asks: with a verb or a noun."""
+"""Prose of code and documents: docstrings open with a verb or a noun, and the words are those of the field."""
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,16 @@ from paths import ROOT
 
 FOLDERS = ("npu_tensor", "kernels", "benchmarks", "scripts", "examples", "tests")
 OPENING = re.compile(r"(What|Of|Where|Whether|How|Who|So many|As)\b")
+HOME_MADE = re.compile(
+    r"\b(heed\w*|befall\w*|settle[sd]?|lasting|offered|behind|by place|of then|of before|so many|nobody|somebody"
+    r"|whoever|(?<!there )(?:is|are|was|were) no (?!longer|more|less|larger)\w+)\b",
+    re.IGNORECASE,
+)
+"""Words that readers stumble over, and a negated noun where English negates the verb."""
+
+
+def sources(folder: str) -> list[Path]:
+    return sorted(Path(ROOT, folder).rglob("*.py"))
 
 
 def described(tree: ast.AST) -> Iterator[ast.Constant]:
@@ -21,12 +33,41 @@ def described(tree: ast.AST) -> Iterator[ast.Constant]:
                     yield text
 
 
+def prose(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines of text of a file, with their numbers: docstrings and comments, or all but code blocks."""
+    content = path.read_text("utf-8")
+    if path.suffix == ".py":
+        for text in described(ast.parse(content)):
+            yield text.lineno, str(text.value)
+        for token in tokenize.generate_tokens(io.StringIO(content).readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
+        return
+    in_code = False
+    for number, line in enumerate(content.splitlines(), 1):
+        in_code ^= line.lstrip().startswith("```")
+        if not in_code:
+            yield number, line
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_docstrings_open_with_a_verb_or_a_noun(folder: str) -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{text.lineno}: {str(text.value).strip()[:60]}"
-        for path in sorted(Path(ROOT, folder).rglob("*.py"))
+        for path in sources(folder)
         for text in described(ast.parse(path.read_text("utf-8")))
         if OPENING.match(str(text.value).strip())
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("folder", [*FOLDERS, "docs", "pages"])
+def test_words_are_those_of_the_field(folder: str) -> None:
+    pages = sorted(Path(ROOT).glob("*.md") if folder == "pages" else Path(ROOT, folder).rglob("*.md"))
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}: {found[0]}"
+        for path in [*pages, *(sources(folder) if folder in FOLDERS else ())]
+        for number, text in prose(path)
+        for found in HOME_MADE.finditer(text)
     ]
     assert not wrong, "\n".join(wrong)

@@ -28,17 +28,17 @@ def ggml_op_div(src0: nt.Tensor, src1: nt.Tensor) -> nt.Tensor:
 
 
 def ggml_op_minimum(src0: nt.Tensor, src1: nt.Tensor) -> nt.Tensor:
-    """The smaller of both; NaN if one is NaN."""
+    """Return the smaller of both; NaN if one is NaN."""
     return _repeating(nt.minimum, src0, src1)
 
 
 def ggml_op_maximum(src0: nt.Tensor, src1: nt.Tensor) -> nt.Tensor:
-    """The larger of both; NaN if one is NaN."""
+    """Return the larger of both; NaN if one is NaN."""
     return _repeating(nt.maximum, src0, src1)
 
 
 def _repeating(function: Callable[..., nt.Tensor], src0: nt.Tensor, src1: nt.Tensor) -> nt.Tensor:
-    """The function where src1 repeats as GGML lets it: 10 elements, for example, along 20 of src0.
+    """Return the function where src1 repeats as GGML lets it: 10 elements, for example, along 20 of src0.
 
     NumPy repeats an extent of 1 only, so such a dimension of src0 is cut in two.
     """

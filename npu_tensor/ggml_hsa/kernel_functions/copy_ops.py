@@ -7,7 +7,7 @@ from npu_tensor.runtime.npu.tensor_desc import TensorDesc
 
 
 def ggml_op_cont(src0: nt.Tensor, *, output: TensorDesc) -> nt.Tensor:
-    """The elements of src0, which lies in any way in memory, one after the other, in the extents of the output."""
+    """Return the elements of src0, in order, in the extents of the output. src0 may have any strides."""
     return src0.reshape(*output.shape)
 
 

@@ -8,7 +8,7 @@ import npu_tensor as nt
 
 
 def ggml_op_get_rows(src0: nt.Tensor, src1: nt.Tensor) -> nt.Tensor:
-    """The rows of src0 (features,entries,1,1) at the indices src1 (n,1,1,1): (features,n,1,1), in the dtype of src0.
+    """Return rows of src0 (features,entries,1,1) at indices src1 (n,1,1,1): (features,n,1,1), in the dtype of src0.
 
     Only single tables: GGML's form with one table per batch has no kernel.
     """

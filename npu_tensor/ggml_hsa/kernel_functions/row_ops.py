@@ -31,19 +31,19 @@ def ggml_op_l2_norm(src0: nt.Tensor, *, eps: float = 1e-12) -> nt.Tensor:
 
 
 def ggml_op_sum_rows(src0: nt.Tensor, *, output: TensorDesc) -> nt.Tensor:
-    """The sum of every row, in the dtype of the output; its extent 0 is 1."""
+    """Return the sum of every row, in the dtype of the output; its extent 0 is 1."""
     total = nt.sum_rows(src0)
     return total if total.dtype is output.dtype else total.to(output.dtype)
 
 
 def ggml_op_sum(src0: nt.Tensor, *, output: TensorDesc) -> nt.Tensor:
-    """The sum of all elements, in the dtype of the output (1,1,1,1)."""
+    """Return the sum of all elements, in the dtype of the output (1,1,1,1)."""
     total = src0.sum()
     return total if total.dtype is output.dtype else total.to(output.dtype)
 
 
 def ggml_op_mean(src0: nt.Tensor) -> nt.Tensor:
-    """The mean of every row; extent 0 of the output is 1."""
+    """Return the mean of every row; extent 0 of the output is 1."""
     return src0.mean(-1, True)
 
 

@@ -49,12 +49,12 @@ def weighted_rms_norm(src0: nt.Tensor, src1: nt.Tensor) -> nt.Tensor:
 
 
 def sum_of_shifted(src0: nt.Tensor, src1: nt.Tensor) -> nt.Tensor:
-    """The sums of the rows of src0 - src1, where src1 has one number per row."""
+    """Return the sums of the rows of src0 - src1, where src1 has one number per row."""
     return (src0 - src1).sum(-1, True)
 
 
 def times_number_soft_max(src0: nt.Tensor) -> nt.Tensor:
-    """softmax of src0 times a number, which the program gives when it runs."""
+    """Softmax of src0 times a number, which the program gives when it runs."""
     return (src0 * 0.125).softmax(-1)
 
 

@@ -413,7 +413,7 @@ def round_module(block: int, target: CpuTarget) -> str:
             scale = e.div(amax, 127.0)
             inverse = e.select(e.compare("oeq", amax, 0.0), 0.0, e.div(e.constant(1.0, "float"), scale))
             stored = round_float16(e, scale) if block == GROUP else scale
-            # 0, or NaN if an element is no finite number.
+            # 0, or NaN if an element is not finite.
             for part in parts:
                 stored = e.add(stored, e.sum_lanes(e.mul(part, 0.0)))
             for i, part in enumerate(parts):

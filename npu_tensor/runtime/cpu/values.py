@@ -34,7 +34,7 @@ class Value(NamedTuple):
 
     @property
     def element(self) -> str:
-        """The type of one lane; the type itself if this is no vector."""
+        """Type of one lane; the type itself if this is a scalar."""
         return self.type.split(" x ")[1][:-1] if self.type.startswith("<") else self.type
 
     @property

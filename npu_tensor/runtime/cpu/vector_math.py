@@ -119,7 +119,7 @@ def exp(e: Emitter, x: Value) -> Value:
     n = _nearest(e, e.mul(x, LOG2_E))
     r = e.fma(n, -LN2_LOW, e.fma(n, -LN2_HIGH, x))
     p = e.fma(e.polynomial(r, EXP), e.mul(r, r), e.add(r, 1.0))
-    # In two steps: the factors of the largest and the smallest results are no float32 numbers.
+    # In two steps: the factors of the largest and the smallest results do not fit float32.
     whole = e.convert("fptosi", n, "i32")
     half = e.op("ashr", whole, 1)
     return e.mul(e.mul(p, _power_of_two(e, half)), _power_of_two(e, e.sub(whole, half)))
@@ -144,7 +144,7 @@ def expm1(e: Emitter, x: Value) -> Value:
     n = _nearest(e, e.mul(bounded, LOG2_E))
     r = e.fma(n, -LN2_LOW, e.fma(n, -LN2_HIGH, bounded))
     p = e.fma(e.polynomial(r, EXPM1), e.mul(r, r), r)
-    # 2^n (p + 1) - 1, with half of 2^n because 2^128 is no float32 number.
+    # 2^n (p + 1) - 1, with half of 2^n because 2^128 does not fit float32.
     half_power = _power_of_two(e, e.sub(e.convert("fptosi", n, "i32"), 1))
     result = e.mul(e.fma(p, half_power, e.sub(half_power, 0.5)), 2.0)
     # Keeps -0 and the last bit of subnormals.

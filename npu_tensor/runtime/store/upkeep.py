@@ -178,7 +178,7 @@ class Removed:
                 is_temporary = item.used is None and any(TEMPORARY.search(path.name) for path in item.files)
                 if only_unchanged and not is_temporary and _modified(item.description) != item.used:
                     return
-                # The description first: without it, the other files are no entry.
+                # The description first: without it, the other files do not form an entry.
                 for path, (size, _) in sorted(item.files.items(), key=lambda file: file[0] != item.description):
                     self.unlink(path, size)
                 self.entries += item.used is not None

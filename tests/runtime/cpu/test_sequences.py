@@ -30,7 +30,7 @@ def test_other_numbers_are_left_to_numpy(dtype: str) -> None:
 
 
 def test_the_numbers_may_change() -> None:
-    """Start and step are no part of the structure: both run the same kernel."""
+    """Start and step do not belong to the structure: both run the same kernel."""
     result = [nt.arange(start, start + 5).tolist() for start in (0, -7)]
     assert result == [[0, 1, 2, 3, 4], [-7, -6, -5, -4, -3]]
 

@@ -83,7 +83,7 @@ def test_function_is_within_four_units_in_the_last_place(level: str, name: str) 
 @pytest.mark.parametrize("level", LEVELS)
 def test_logarithms_of_powers_of_their_base_are_exact(level: str) -> None:
     for name, base, exponents in (("log2", 2.0, np.arange(-149, 128)), ("log10", 10.0, np.arange(0, 11))):
-        powers = (base**exponents).astype(np.float32)  # 10^11 is no float32 number
+        powers = (base**exponents).astype(np.float32)  # 10^11 is not a float32 number
         np.testing.assert_array_equal(evaluate(level, unary(name), powers), exponents.astype(np.float32))
 
 

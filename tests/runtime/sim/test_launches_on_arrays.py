@@ -16,7 +16,7 @@ pytestmark = [needs_compiler, pytest.mark.usefixtures("less_optimised")]
 
 @pytest.fixture(scope="module")
 def block() -> tuple[Block, nt.Tensor]:
-    """128 tokens of 512 features; 1,376 hidden features, which are no multiple of the widest tiles."""
+    """128 tokens of 512 features; 1,376 hidden features, which are not a multiple of the widest tiles."""
     return Block("bfloat16"), nt.from_numpy(random_tokens()).to(nt.bfloat16).realize()
 
 

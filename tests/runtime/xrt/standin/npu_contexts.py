@@ -82,7 +82,7 @@ class Core:
         self.generation = npu.generation
         self._loaded: dict[int, LoadedConfiguration] = {}
         with machine.lock:
-            settle(npu)
+            wait_for_driver(npu)
             if machine.due(Fault.CONTEXT) is not None or len(npu.cores) >= npu.context_limit:
                 raise driver_error(28, "DRM_IOCTL_AMDXDNA_CREATE_HWCTX IOCTL failed")
             if image.design.columns > npu.array.columns:
@@ -102,7 +102,7 @@ class Core:
         """Put a command into the queue."""
         machine, npu = self.machine, self.npu
         if npu.closed:
-            settle(npu)
+            wait_for_driver(npu)
         self.check()
         if self.broken:
             raise driver_error(2, "DRM_IOCTL_AMDXDNA_EXEC_CMD IOCTL failed")
@@ -266,7 +266,7 @@ def _read(design: Design, words: bytes, sizes: tuple[int, ...]) -> list[Design]:
     return read_stream(np.frombuffer(words, "<u4"), design.configuration, addresses(design), sizes)
 
 
-def settle(npu: Npu) -> None:
+def wait_for_driver(npu: Npu) -> None:
     """Take note of contexts that are gone. On the first generation those that are left fail from then on."""
     with _settling:
         while npu.closed:

@@ -1,6 +1,6 @@
 """The enumerations of pyxrt 2.25 that the driver uses, with the values of XRT's headers (ert.h, xrt_mem.h, xrt_bo.h).
 
-They behave as those of pybind11's py::enum_: members have a name and a value, but are no integers.
+They behave as those of pybind11's py::enum_: members have a name and a value, but are not integers.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ HOST = object()
 
 
 def _dims(dims: Any) -> Dims:
-    """Dimensions of a DMA's walk: a list of tuples. Anything else becomes text that is no attribute, as do NumPy's
+    """Dimensions of a DMA's walk: a list of tuples. Anything else becomes text that is not an attribute, as do NumPy's
     integers, which are written by `repr`."""
     right = isinstance(dims, list) and all(isinstance(dim, tuple) and len(dim) == 2 for dim in dims)
     if not right or any(type(number) is not int for dim in dims for number in dim):
