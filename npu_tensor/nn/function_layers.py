@@ -1,6 +1,6 @@
 """Modules whose forward is one function of torch.nn.functional, with the module's attributes as options.
 
-A line names the class, the function and its meaning. The constructor has the function's options and defaults.
+A class names the function. Its constructor has the function's options, with the same defaults.
 """
 
 from __future__ import annotations
@@ -68,11 +68,38 @@ would change the result type of a module, or are not options of PyTorch's module
 
 
 class _Function(Module):
-    """Module that applies a function."""
+    """Module that applies a function.
+
+    Arguments of the class statement:
+        of: Name of the function.
+        inputs: Number of its tensors.
+        shown: Options that `repr` shows; None means all but `inplace`.
+        defaults: Defaults of options that differ from the function's.
+    """
 
     __signature__: ClassVar[inspect.Signature]
     _function: ClassVar[Callable[..., Any]]
     _options: ClassVar[tuple[str, ...]]
+
+    def __init_subclass__(cls, of: str = "", inputs: int = 1, shown: str | None = None, **defaults: Any) -> None:
+        if not of:
+            return
+        function = getattr(functional, of) if of in functional.__all__ else registry.functions()[of]
+        options = list(inspect.signature(function).parameters.values())[inputs:]
+        own = [each for each in options if each.name not in _NO_OPTIONS]
+        cls._function = staticmethod(function)
+        cls._options = tuple(each.name for each in options if each in own or each.name == "training")
+        cls.__signature__ = inspect.Signature(
+            [
+                each.replace(
+                    default=defaults.get(each.name, each.default),
+                    kind=each.POSITIONAL_OR_KEYWORD if each.name == "inplace" else each.kind,  # nn.ReLU(True)
+                )
+                for each in own
+            ]
+        )
+        cls.shown = " ".join(each.name for each in own if each.name != "inplace") if shown is None else shown
+        cls.__doc__ = f"{cls.__doc__}\n\n{function.__doc__}"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         bound = self.__signature__.bind(*args, **kwargs)
@@ -82,113 +109,205 @@ class _Function(Module):
                 self.register_buffer(name, value)
             else:
                 setattr(self, name, value)
-        if getattr(self, "stride", 0) is None:
-            self.stride: Any = self.kernel_size
 
     def forward(self, *inputs: Any) -> Any:
+        """Apply the function to the inputs."""
         return self._function(*inputs, **{name: getattr(self, name) for name in self._options})
 
     def extra_repr(self) -> str:
+        """Return the options for `repr`."""
         names = self.shown.split()
         if getattr(self, "inplace", False) and "inplace" not in names:
             names.append("inplace")
         return ", ".join(f"{name}={value!r}" for name in names if (value := getattr(self, name)) is not None)
 
 
-def _layer(name: str, of: str, doc: str, inputs: int = 1, shown: str | None = None, **defaults: Any) -> type[_Function]:
-    """Create the class of a layer.
-
-    Args:
-        name: Name of the class.
-        of: Name of the function.
-        doc: First line of the docstring; the function's own text follows.
-        inputs: Number of tensors that the function takes.
-        shown: Options that `repr` shows; None means all but `inplace`, for functions of one tensor.
-        defaults: Defaults of options that differ from the function's.
-    """
-    function = getattr(functional, of) if of in functional.__all__ else registry.functions()[of]
-    options = list(inspect.signature(function).parameters.values())[inputs:]
-    own = [
-        each.replace(
-            default=defaults.get(each.name, each.default),
-            kind=each.POSITIONAL_OR_KEYWORD if each.name == "inplace" else each.kind,  # nn.ReLU(True)
-        )
-        for each in options
-        if each.name not in _NO_OPTIONS
-    ]
-    names = [each.name for each in own]
-    if shown is None:
-        shown = " ".join(each for each in names if each != "inplace") if inputs == 1 else ""
-    attributes = {
-        "__doc__": f"{doc}\n\n{function.__doc__}",
-        "__module__": __name__,
-        "__signature__": inspect.Signature(own),
-        "_function": staticmethod(function),
-        "_options": tuple(each.name for each in options if each.name in (*names, "training")),
-        "shown": shown,
-    }
-    return type(name, (_Function,), attributes)
+class _Pool(_Function):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.stride is None:
+            self.stride: Any = self.kernel_size
 
 
 # Activations.
-ELU = _layer("ELU", "elu", "Exponential linear unit.")
-GELU = _layer("GELU", "gelu", "Gaussian error linear unit.")
-GLU = _layer("GLU", "glu", "Gated linear unit.")
-Hardsigmoid = _layer("Hardsigmoid", "hardsigmoid", "Piecewise linear sigmoid.")
-Hardswish = _layer("Hardswish", "hardswish", "Piecewise form of `SiLU`.")
-Hardtanh = _layer("Hardtanh", "hardtanh", "Limit to a range.")
-LeakyReLU = _layer("LeakyReLU", "leaky_relu", "Rectifier with a slope below zero.")
-LogSigmoid = _layer("LogSigmoid", "logsigmoid", "Logarithm of the sigmoid.")
-LogSoftmax = _layer("LogSoftmax", "log_softmax", "Logarithm of the softmax.")
-Mish = _layer("Mish", "mish", "Activation x * tanh(softplus(x)).")
-ReLU = _layer("ReLU", "relu", "Rectified linear unit.")
-ReLU6 = _layer("ReLU6", "relu6", "Rectified linear unit with the upper limit 6.")
-SELU = _layer("SELU", "selu", "Scaled exponential linear unit.")
-Sigmoid = _layer("Sigmoid", "sigmoid", "Logistic sigmoid.")
-SiLU = _layer("SiLU", "silu", "Activation x * sigmoid(x).")
-Softmax = _layer("Softmax", "softmax", "Softmax.")
-Softmin = _layer("Softmin", "softmin", "Softmax of the negated input.")
-Softplus = _layer("Softplus", "softplus", "Smooth form of `ReLU`.")
-Softsign = _layer("Softsign", "softsign", "Activation x / (1 + |x|).")
-Tanh = _layer("Tanh", "tanh", "Hyperbolic tangent.")
+class ELU(_Function, of="elu"):
+    """Exponential linear unit."""
+
+
+class GELU(_Function, of="gelu"):
+    """Gaussian error linear unit."""
+
+
+class GLU(_Function, of="glu"):
+    """Gated linear unit."""
+
+
+class Hardsigmoid(_Function, of="hardsigmoid"):
+    """Piecewise linear sigmoid."""
+
+
+class Hardswish(_Function, of="hardswish"):
+    """Piecewise form of `SiLU`."""
+
+
+class Hardtanh(_Function, of="hardtanh"):
+    """Limit to a range."""
+
+
+class LeakyReLU(_Function, of="leaky_relu"):
+    """Rectifier with a slope below zero."""
+
+
+class LogSigmoid(_Function, of="logsigmoid"):
+    """Logarithm of the sigmoid."""
+
+
+class LogSoftmax(_Function, of="log_softmax"):
+    """Logarithm of the softmax."""
+
+
+class Mish(_Function, of="mish"):
+    """Activation x * tanh(softplus(x))."""
+
+
+class ReLU(_Function, of="relu"):
+    """Rectified linear unit."""
+
+
+class ReLU6(_Function, of="relu6"):
+    """Rectified linear unit with the upper limit 6."""
+
+
+class SELU(_Function, of="selu"):
+    """Scaled exponential linear unit."""
+
+
+class Sigmoid(_Function, of="sigmoid"):
+    """Logistic sigmoid."""
+
+
+class SiLU(_Function, of="silu"):
+    """Activation x * sigmoid(x)."""
+
+
+class Softmax(_Function, of="softmax"):
+    """Softmax."""
+
+
+class Softmin(_Function, of="softmin"):
+    """Softmax of the negated input."""
+
+
+class Softplus(_Function, of="softplus"):
+    """Smooth form of `ReLU`."""
+
+
+class Softsign(_Function, of="softsign"):
+    """Activation x / (1 + |x|)."""
+
+
+class Tanh(_Function, of="tanh"):
+    """Hyperbolic tangent."""
+
 
 # Dropout. It is inactive in eval mode.
-Dropout = _layer("Dropout", "dropout", "Dropout of elements.", shown="p inplace")
-Dropout1d = _layer("Dropout1d", "dropout1d", "Dropout of channels of (batch, channels, width).", shown="p inplace")
-Dropout2d = _layer(
-    "Dropout2d", "dropout2d", "Dropout of channels of (batch, channels, height, width).", shown="p inplace"
-)
+class Dropout(_Function, of="dropout", shown="p inplace"):
+    """Dropout of elements."""
+
+
+class Dropout1d(_Function, of="dropout1d", shown="p inplace"):
+    """Dropout of channels of (batch, channels, width)."""
+
+
+class Dropout2d(_Function, of="dropout2d", shown="p inplace"):
+    """Dropout of channels of (batch, channels, height, width)."""
+
 
 # Pooling and changes of shape.
-AdaptiveAvgPool1d = _layer("AdaptiveAvgPool1d", "adaptive_avg_pool1d", "Mean pooling to a fixed width.")
-AdaptiveAvgPool2d = _layer("AdaptiveAvgPool2d", "adaptive_avg_pool2d", "Mean pooling to a fixed height and width.")
-AvgPool1d = _layer(
-    "AvgPool1d", "avg_pool1d", "Mean pooling over windows of one dimension.", shown="kernel_size stride padding"
-)
-AvgPool2d = _layer(
-    "AvgPool2d", "avg_pool2d", "Mean pooling over windows of two dimensions.", shown="kernel_size stride padding"
-)
-MaxPool1d = _layer("MaxPool1d", "max_pool1d", "Maximum pooling over windows of one dimension.")
-MaxPool2d = _layer("MaxPool2d", "max_pool2d", "Maximum pooling over windows of two dimensions.")
-Flatten = _layer("Flatten", "flatten", "Merge of neighbouring dimensions.", start_dim=1)
-PixelShuffle = _layer("PixelShuffle", "pixel_shuffle", "Rearrangement of channels to pixels.")
-PixelUnshuffle = _layer("PixelUnshuffle", "pixel_unshuffle", "Rearrangement of pixels to channels.")
-Unfold = _layer("Unfold", "unfold", "Extraction of windows as columns.")
-Upsample = _layer("Upsample", "interpolate", "Resizing of images.", shown="size scale_factor mode")
+class AdaptiveAvgPool1d(_Function, of="adaptive_avg_pool1d"):
+    """Mean pooling to a fixed width."""
+
+
+class AdaptiveAvgPool2d(_Function, of="adaptive_avg_pool2d"):
+    """Mean pooling to a fixed height and width."""
+
+
+class AvgPool1d(_Pool, of="avg_pool1d", shown="kernel_size stride padding"):
+    """Mean pooling over windows of one dimension."""
+
+
+class AvgPool2d(_Pool, of="avg_pool2d", shown="kernel_size stride padding"):
+    """Mean pooling over windows of two dimensions."""
+
+
+class MaxPool1d(_Pool, of="max_pool1d"):
+    """Maximum pooling over windows of one dimension."""
+
+
+class MaxPool2d(_Pool, of="max_pool2d"):
+    """Maximum pooling over windows of two dimensions."""
+
+
+class Flatten(_Function, of="flatten", start_dim=1):
+    """Merge of neighbouring dimensions."""
+
+
+class PixelShuffle(_Function, of="pixel_shuffle"):
+    """Rearrangement of channels to pixels."""
+
+
+class PixelUnshuffle(_Function, of="pixel_unshuffle"):
+    """Rearrangement of pixels to channels."""
+
+
+class Unfold(_Function, of="unfold"):
+    """Extraction of windows as columns."""
+
+
+class Upsample(_Function, of="interpolate", shown="size scale_factor mode"):
+    """Resizing of images."""
+
 
 # Functions of two tensors or more.
-BCELoss = _layer("BCELoss", "binary_cross_entropy", "Binary cross entropy of probabilities.", inputs=2)
-BCEWithLogitsLoss = _layer(
-    "BCEWithLogitsLoss", "binary_cross_entropy_with_logits", "Binary cross entropy of logits.", inputs=2
-)
-CosineSimilarity = _layer("CosineSimilarity", "cosine_similarity", "Cosine of the angle between vectors.", inputs=2)
-CosineEmbeddingLoss = _layer(
-    "CosineEmbeddingLoss", "cosine_embedding_loss", "Loss on the cosine of two embeddings.", inputs=3
-)
-CrossEntropyLoss = _layer("CrossEntropyLoss", "cross_entropy", "Cross entropy of logits.", inputs=2)
-HuberLoss = _layer("HuberLoss", "huber_loss", "Huber loss.", inputs=2)
-KLDivLoss = _layer("KLDivLoss", "kl_div", "Kullback-Leibler divergence.", inputs=2)
-L1Loss = _layer("L1Loss", "l1_loss", "Absolute error.", inputs=2)
-MSELoss = _layer("MSELoss", "mse_loss", "Squared error.", inputs=2)
-NLLLoss = _layer("NLLLoss", "nll_loss", "Negative log likelihood.", inputs=2)
-SmoothL1Loss = _layer("SmoothL1Loss", "smooth_l1_loss", "Smooth absolute error.", inputs=2)
+class BCELoss(_Function, of="binary_cross_entropy", inputs=2, shown=""):
+    """Binary cross entropy of probabilities."""
+
+
+class BCEWithLogitsLoss(_Function, of="binary_cross_entropy_with_logits", inputs=2, shown=""):
+    """Binary cross entropy of logits."""
+
+
+class CosineSimilarity(_Function, of="cosine_similarity", inputs=2, shown=""):
+    """Cosine of the angle between vectors."""
+
+
+class CosineEmbeddingLoss(_Function, of="cosine_embedding_loss", inputs=3, shown=""):
+    """Loss on the cosine of two embeddings."""
+
+
+class CrossEntropyLoss(_Function, of="cross_entropy", inputs=2, shown=""):
+    """Cross entropy of logits."""
+
+
+class HuberLoss(_Function, of="huber_loss", inputs=2, shown=""):
+    """Huber loss."""
+
+
+class KLDivLoss(_Function, of="kl_div", inputs=2, shown=""):
+    """Kullback-Leibler divergence."""
+
+
+class L1Loss(_Function, of="l1_loss", inputs=2, shown=""):
+    """Absolute error."""
+
+
+class MSELoss(_Function, of="mse_loss", inputs=2, shown=""):
+    """Squared error."""
+
+
+class NLLLoss(_Function, of="nll_loss", inputs=2, shown=""):
+    """Negative log likelihood."""
+
+
+class SmoothL1Loss(_Function, of="smooth_l1_loss", inputs=2, shown=""):
+    """Smooth absolute error."""
