@@ -228,7 +228,7 @@ class Core:
             if number not in entries:  # Its functions are compiled once, and its own design is checked.
                 entries[number] = array.load(self.image.designs[number]).configuration._entries
             loaded = self._loaded[number] = LoadedConfiguration(array, design, entries[number])
-        return LoadedDesign(loaded, design, strict=True)
+        return LoadedDesign(loaded, design)
 
     def written(self, command: Command) -> Sequence[int]:
         """The numbers of the buffers that a command writes."""
