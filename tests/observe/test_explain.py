@@ -252,7 +252,8 @@ def test_text_keeps_to_the_terminal_and_to_what_it_prints(columns: int, monkeypa
         assert reason[7].endswith("(all of it: .rows)")
 
 
-def test_saved_by_suffix(tmp_path: Path) -> None:
+def test_saved_by_suffix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     table = small()
     starts = {
         "a.svg": "<svg ",

@@ -19,7 +19,7 @@ HOST_MEMORY: Final = 0
 class XrtDriver:
     """See `driver.Driver`."""
 
-    launch_seconds: float = 10.0
+    launch_seconds: float = 10
     """Time limit of a launch. The driver itself ends launches after 2 s."""
 
     def __init__(self, index: int) -> None:
