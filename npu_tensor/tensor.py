@@ -849,7 +849,7 @@ def record(
     has_numbers = False
     for operand in operands:
         if type(operand) is Tensor:
-            node = operand._node
+            node = operand._current or operand._node
             inputs.append(node)
             specs.append(node.spec)
             if node.depth > depth:
