@@ -202,10 +202,16 @@ def _ratio(row: dict[str, Any]) -> str:
 @click.argument("models", nargs=-1, type=click.Choice([*WHOLE_MODELS]))
 @click.option("--contender", "contenders", type=click.Choice([*CONTENDERS]), multiple=True, help="Only this one.")
 @click.option("--threads", type=int, default=0, help="Threads of each contender; default: those of npu_tensor.")
+@click.option("--quick", is_flag=True, help="Only the smallest model.")
 @click.option("--prepare", type=click.Path(path_type=Path), hidden=True, help="Folder of a process of one contender.")
 @json_option("the times and errors")
 def main(
-    models: tuple[str, ...], contenders: tuple[str, ...], threads: int, prepare: Path | None, json_file: Path | None
+    models: tuple[str, ...],
+    contenders: tuple[str, ...],
+    threads: int,
+    quick: bool,
+    prepare: Path | None,
+    json_file: Path | None,
 ) -> None:
     """Measure whole models beside other engines, in milliseconds per call."""
     threads = threads or nt.get_num_threads()
@@ -218,7 +224,7 @@ def main(
         return
     session = Session()
     chosen = contenders or tuple(CONTENDERS)
-    rows = list(_rows(models or tuple(WHOLE_MODELS), chosen, threads))
+    rows = list(_rows(models or (("mlp",) if quick else tuple(WHOLE_MODELS)), chosen, threads))
     cells = [[row["what"], *(_milliseconds(row, each) for each in chosen), _ratio(row)] for row in rows]
     show("whole models, ms per call", ["model", *chosen, "jit against best"], cells)
     if json_file is not None:

@@ -234,7 +234,7 @@ def test_what_differs_from_the_defaults_is_shown(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("NPU_TENSOR_THREADS", "several")
     settings.debug = 0
     settings.eager = True
-    assert repr(settings) == "config(device='sim:npu2', eager=True, threads='several')"
+    assert repr(settings) == "config(eager=True, device='sim:npu2', threads='several')"
     monkeypatch.setenv("NPU_TENSOR_DEVICE", "cpu")
     assert settings.device == "cpu"  # which was not kept
 

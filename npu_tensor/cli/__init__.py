@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import warnings
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final
 
@@ -51,8 +53,18 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
-        except nt.NpuTensorError as error:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except BrokenPipeError:  # click ends the command.
+            raise
+        except OSError as error:
+            if error.filename is not None:
+                raise click.ClickException(f"{error.filename}: {error.strerror}") from None
+            with suppress(OSError):  # Python would try to write the rest at exit.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise click.ClickException(f"the output cannot be written: {error.strerror}") from None
+        except (nt.NpuTensorError, ImportError) as error:
             raise click.ClickException(str(error)) from None
 
 

@@ -364,9 +364,8 @@ def selftest_command(
 ) -> None:
     """Test kernels against NumPy.
 
-    First asks an NPU and its driver what kernels rely on, such as how sums round. Then runs the kernels of every family
-    in every element type on a device.
-    Kernels that are not there yet are built first. Exit code 0 only if no result is wrong and no kernel failed; what
+    Runs the kernels of every family in every element type on a device. Kernels that are not there yet are built first.
+    Exit code 0 only if no result is wrong and no kernel failed; what
     the device does not take is listed as refused.
     """
     if len(split_uris(device)) > 1:

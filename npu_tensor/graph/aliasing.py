@@ -115,14 +115,16 @@ class _Writes:
         self._first, self._last = 0, -1  # address range of all parts
 
     def add(self, view: View, node: Node) -> None:
+        """Add a write. An interrupt leaves either the state before or the state after it."""
         if view.spec.size and view not in self.nodes:
             self.are_apart &= not self._is_near(view)
             is_first = self._first > self._last
             self._first = view.first if is_first else min(self._first, view.first)
             self._last = view.last if is_first else max(self._last, view.last)
-        if not self.are_apart:
-            self.nodes.pop(view, None)  # The order matters: the latest write is the last one.
-        self.nodes[view] = node
+        if self.are_apart or view not in self.nodes:
+            self.nodes[view] = node
+        else:  # The latest write is the last one.
+            self.nodes = {**{other: older for other, older in self.nodes.items() if other is not view}, view: node}
 
     def meet(self, view: View) -> bool:
         """Return True if a written part may have elements in common with a view."""
@@ -254,32 +256,42 @@ class Storage:
         return back
 
     def write(self, tensor: Any, view: View, node: Node) -> None:
-        """Let a member name another value. The other members drop theirs."""
+        """Let a member name another value. The other members drop theirs.
+
+        After an interrupt, either all members have the old values or all have the new ones.
+        """
         with _lock:
             # Other threads append their new views to the new deque; see `enter`.
-            members, self.members = self.members, deque()
-            others = [member for member in self._living(members) if member is not tensor]
-            if others or self._has_value():
-                self._begin_write([*others, tensor])
-                if view.covers:
-                    self._current = None
-                if view.covers or self._writes is _NOTHING:
-                    self._writes = _Writes()
-                self._writes.add(view, node)
-            self.members.append(weakref.ref(tensor))
-            self._stale.pop(id(tensor), None)
-            _name(tensor, node)
+            members = self.members
+            try:
+                self.members = deque()
+                self._write([member for member in self._living(members) if member is not tensor], tensor, view, node)
+            except BaseException:
+                if self.members is not members:
+                    self.members.extend(members)
+                raise
 
-    def _begin_write(self, members: list[Any]) -> None:
-        """Give the storage a value if it has none, and let all members drop theirs."""
-        if not self._has_value():
-            self._begin(members)
-        self._written = next_order()
-        for member in members:
-            if member._current is not None:
-                self._forget(member)
-        if self._current is not None:
-            self._current.handle = weakref.ref(self)
+    def _write(self, others: list[Any], tensor: Any, view: View, node: Node) -> None:
+        if others or self._has_value():
+            if not self._has_value():
+                self._begin([*others, tensor])
+            self._written = next_order()
+            for member in (*others, tensor):
+                if member._current is not None:
+                    self._forget(member)
+            if self._current is not None:
+                self._current.handle = weakref.ref(self)
+            if view.covers or self._writes is _NOTHING:
+                writes = _Writes()
+                writes.add(view, node)
+                self._writes = writes
+            else:
+                self._writes.add(view, node)
+            if view.covers:
+                self._current = None
+        self.members.append(weakref.ref(tensor))
+        self._stale.pop(id(tensor), None)
+        _name(tensor, node)
 
     def _forget(self, member: Any) -> None:
         """Drop the value of a member until it is read again."""

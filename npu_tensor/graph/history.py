@@ -95,7 +95,14 @@ class GradMode(ContextDecorator):
         return GradMode(self.enabled)
 
     def __call__(self, func: Any) -> Any:
-        """Return a function that runs in the mode. The body of a generator runs in it whenever it is resumed."""
+        """Return a function that runs in the mode. The body of a generator runs in it whenever it is resumed.
+
+        Raises:
+            TypeError: The function is async. Other tasks of the thread would run in the mode between its awaits.
+        """
+        if inspect.iscoroutinefunction(func) or inspect.isasyncgenfunction(func):
+            name = "enable_grad" if self.enabled else "no_grad"
+            raise TypeError(f"{name} cannot decorate an async function; write `with {name}():` between two awaits")
         return self._resumed(func) if inspect.isgeneratorfunction(func) else super().__call__(func)
 
     def _resumed(self, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,6 +15,7 @@ from types import CodeType
 from typing import Any, TypeVar
 
 from npu_tensor._util.cache_sizes import LINES
+from npu_tensor._util.forks import in_child
 from npu_tensor._util.user_warnings import user_line
 from npu_tensor.errors import CaptureError, reworded
 from npu_tensor.ops.declare import Call
@@ -78,6 +79,15 @@ def wait_until_written(node: Node) -> None:
             node.value = copy_before()
         else:
             time.sleep(1e-5)
+
+
+def _adopt_writes() -> None:
+    """Adopt all writes in a forked process, which has only the thread that forked."""
+    for node, (_, copy_before) in list(being_written.items()):
+        being_written[node] = threading.get_ident(), copy_before
+
+
+in_child(_adopt_writes)
 
 
 class _Placeholder:

@@ -18,11 +18,12 @@ Rules:
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import weakref
 from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast, overload
 
 from npu_tensor._util.cache_sizes import CAPTURES
 from npu_tensor._util.user_warnings import warn
@@ -277,13 +278,21 @@ def _at(module: str, qualified_name: str) -> Any:
     return value
 
 
+_NOT_CAPTURED: Final = {
+    "generator function": inspect.isgeneratorfunction,
+    "coroutine function": inspect.iscoroutinefunction,
+    "asynchronous generator function": inspect.isasyncgenfunction,
+}
+"""Functions whose body runs after they have returned."""
+
+
 def jit(function: Callable[P, R]) -> Jitted[P, R]:
     """Capture `function` once per input signature and replay it afterwards.
 
     Arguments and results may be nested tuples, lists and dicts of tensors and hashable Python values. Python values are
-    part of the signature. Numbers, strings, enums, containers and dataclasses are compared by type and contents: 1, 1.0
-    and True differ, also inside containers. Other objects are compared by identity. Subclasses of containers, such as
-    OrderedDict, are preserved. A method is captured for each instance; attributes that are not
+    part of the signature, compared by type and contents: 1, 1.0 and True differ, also inside containers. Objects of
+    classes that do not define equality, or that define their own pickling, are compared by identity. Subclasses of
+    containers, such as OrderedDict, are preserved. A method is captured for each instance; attributes that are not
     tensors are constants of the capture.
 
     A tensor that the function computes must be returned. One that it stores elsewhere has no value, and reading it
@@ -297,10 +306,14 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
 
     Raises:
         ArgumentError: `function` is not callable.
+        TypeError: The function is a generator or asynchronous.
 
-    A call raises CaptureError if the function reads a value or changes an argument, and TypeError if it is a generator
-    or asynchronous. Tensors then keep their values.
+    A call raises CaptureError if the function reads a value or changes an argument. Tensors then keep their values.
     """
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not {function!r}")
+    body = inspect.unwrap(functools.partial(function).func)
+    for kind, is_kind in _NOT_CAPTURED.items():
+        if is_kind(body) or is_kind(type(body).__call__):
+            raise TypeError(f"jit takes a function that returns tensors, not a {kind}: {function!r}")
     return Jitted(function)

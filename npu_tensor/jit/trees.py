@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
-from numbers import Number
+from functools import lru_cache
 from types import AsyncGeneratorType, CoroutineType, GeneratorType, NoneType
 from typing import Any, Final, NamedTuple
 
@@ -15,19 +15,43 @@ from npu_tensor.errors import ArgumentError
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor
 
-__all__ = ["call_text", "flatten", "rebuild"]
+__all__ = ["MOST_NESTED", "call_text", "flatten", "rebuild"]
 
 MOST_NESTED: Final = 100
 """Upper bound on the nesting of lists, tuples and dicts. A deeper one most likely contains itself."""
 
+MOST_PARTS: Final = 1000
+"""Upper bound on the parts of a Python value that is compared by its parts. Larger values are compared by identity."""
+
 _PLAIN: Final = frozenset((bool, int, str, bytes, NoneType))
 """Types whose equal values are interchangeable."""
+
+
+# Methods that classes inherit from `object`.
+_by_identity: Final = object.__eq__
+_attributes: Final = object.__getstate__
+_new_object: Final = object().__reduce_ex__(4)[0]
 
 
 class _Slot(NamedTuple):
     """Position of a tensor in flattened arguments or results."""
 
     number: int
+
+
+class _Same:
+    """A value that is compared by identity."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
 
 
 class _Constant:
@@ -37,7 +61,10 @@ class _Constant:
 
     def __init__(self, value: Any) -> None:
         self.value = value
-        self.key = _key(value)
+        try:
+            self.key = _key(value, {})
+        except RecursionError:
+            self.key = _Same(value)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Constant) and self.key == other.key
@@ -89,27 +116,67 @@ def _constant(value: Any) -> Any:
 def _equal_if_same(value: Any) -> tuple[Any, ...] | None:
     """Describe a value that is compared by identity or whose equal values are interchangeable; None for others."""
     kind: Any = type(value)
-    if kind in _PLAIN or kind.__eq__ is object.__eq__:
+    if kind in _PLAIN or kind.__eq__ is _by_identity:
         return (kind, value)
     # 0.0 equals -0.0, and NaN does not equal itself.
     return (kind, repr(value)) if kind is float else None
 
 
-def _key(value: Any) -> Any:
-    """Describe a value by its type and its parts, because 1 == 1.0 == Decimal("1.00"), also inside containers."""
+def _key(value: Any, seen: dict[int, tuple[int, Any]]) -> Any:
+    """Describe a value by its type and its parts, because 1 == 1.0 == Decimal("1.00"), also inside containers.
+
+    Args:
+        value: The value.
+        seen: Values described so far by identity, each with its number: a value may contain itself.
+
+    Raises:
+        RecursionError: The value has too many or too deeply nested parts.
+    """
     key = _equal_if_same(value)
     if key is not None:
         return key
+    if id(value) in seen:
+        return seen[id(value)][0]
+    if len(seen) >= MOST_PARTS:
+        raise RecursionError
+    seen[id(value)] = (len(seen), value)  # Keeps it alive, so that its identity is not reused.
     kind = type(value)
-    if isinstance(value, (Number, np.generic, range)):
-        return (kind, repr(value))
-    if isinstance(value, tuple):
-        return (kind, *map(_key, value))
-    if isinstance(value, frozenset):
-        return (kind, frozenset(map(_key, value)))
-    if is_dataclass(value):
-        return (kind, *(_key(getattr(value, field.name)) for field in fields(value)))
-    return (kind, id(value))
+    if isinstance(value, np.generic):  # NumPy numbers equal numbers of other types.
+        return (kind, value.dtype, value.tobytes())
+    if kind in (set, frozenset):  # The order of the parts is arbitrary.
+        return (kind, frozenset(_key(part, seen) for part in value))
+    parts = value if kind is tuple else _parts(value)
+    return _Same(value) if parts is None else (kind, *(_key(part, seen) for part in parts))
+
+
+_DESCRIBING: Final = ("__reduce_ex__", "__reduce__", "__getstate__", "__getnewargs_ex__", "__getnewargs__")
+
+
+@lru_cache(maxsize=256)
+def _is_described(kind: type) -> bool:
+    """Return True if only Python's own methods describe a value. Methods of other classes may leave out a part."""
+    methods = [method for name in _DESCRIBING if (method := getattr(kind, name, None)) is not None]
+    modules = (getattr(getattr(method, "__objclass__", method), "__module__", None) or "" for method in methods)
+    return all(module.partition(".")[0] in sys.stdlib_module_names for module in modules)
+
+
+def _parts(value: Any) -> tuple[Any, ...] | None:
+    """Return the parts of a value by the protocol of `pickle`; None if they are not known."""
+    kind: Any = type(value)
+    if not _is_described(kind):
+        return None
+    try:
+        reduced = value.__reduce_ex__(4)
+    except TypeError:  # It has parts that Python does not know.
+        return None
+    if not isinstance(reduced, tuple):  # the name of a global object
+        return None
+    function, arguments, *state = reduced
+    contents = (tuple(items) for items in state[1:3] if items is not None)
+    parts = (function, *arguments, *state[:1], *contents)
+    if function is _new_object and kind.__getstate__ is _attributes:
+        return parts
+    return (*parts, _attributes(value))  # The methods of base classes leave out what a subclass has added.
 
 
 def call_text(structure: Any, specs: Sequence[Spec]) -> str:

@@ -18,7 +18,7 @@ Self = TypeVar("Self", bound="_PartList")
 class _PartList(Module):
     """List of modules or parameters, whose names are their numbers."""
 
-    kind: ClassVar[type] = Module
+    _part_type: ClassVar[type] = Module
 
     def append(self: Self, part: Any) -> Self:
         """Add an item at the end."""
@@ -35,10 +35,10 @@ class _PartList(Module):
         return self.extend(parts)
 
     def __len__(self) -> int:
-        return len(self._own(self.kind))
+        return len(self._own(self._part_type))
 
     def __iter__(self) -> Iterator[Any]:
-        return (part for _, part in self._own(self.kind))
+        return (part for _, part in self._own(self._part_type))
 
     @overload
     def __getitem__(self, index: int) -> Any: ...
@@ -49,7 +49,7 @@ class _PartList(Module):
         return type(self)(chosen) if isinstance(index, slice) else chosen  # type: ignore[call-arg]
 
     def __setitem__(self, index: int, part: Any) -> None:
-        setattr(self, self._own(self.kind)[index][0], part)
+        setattr(self, self._own(self._part_type)[index][0], part)
 
 
 class ModuleList(_PartList):
@@ -166,7 +166,7 @@ class ParameterList(_PartList):
         values: Parameters, or tensors that become parameters.
     """
 
-    kind = Parameter
+    _part_type = Parameter
 
     def __init__(self, values: Iterable[Tensor] = ()) -> None:
         self.extend(values)

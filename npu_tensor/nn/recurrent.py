@@ -57,9 +57,10 @@ class _Recurrent(Module):
         rows = self.gates * self.hidden_size
         shapes = {"weight_ih": (rows, features), "weight_hh": (rows, self.hidden_size)}
         for name, shape in (*shapes.items(), ("bias_ih", (rows,)), ("bias_hh", (rows,))):
-            wanted = self.bias or name in shapes
-            part = Parameter(zeros(*shape, device=device, dtype=dtype)) if wanted else None
-            setattr(self, name + suffix, part)
+            if self.bias or name in shapes:
+                setattr(self, name + suffix, Parameter(zeros(*shape, device=device, dtype=dtype)))
+            elif not suffix:
+                setattr(self, name, None)  # as in PyTorch, whose cells have the attribute and whose layers do not
 
     def _suffixes(self) -> tuple[str, ...]:
         return ("", "_reverse") if self.bidirectional else ("",)

@@ -150,6 +150,7 @@ def _binder(op: Op) -> Callable[[tuple[Any, ...], dict[str, Any]], Arguments]:
     defaults = ((),) if variadic else tuple([each.default for each in op.attributes])
     least = count + defaults.count(_MISSING)
     names = [*op.operands, *(each.name for each in op.attributes)]
+    unset = [*[_MISSING] * count, *defaults]
     places = {each: place for place, each in enumerate(names)}
     if variadic:
         places |= dict.fromkeys(KEYWORDS[names[count]], count)
@@ -161,20 +162,25 @@ def _binder(op: Op) -> Callable[[tuple[Any, ...], dict[str, Any]], Arguments]:
         if variadic and len(args) > count:
             args = (*args[:count], args[count:])
         elif len(args) > most:
-            raise TypeError(f"{name}() takes {most} positional arguments but {len(args)} were given")
-        given = len(args)
-        values = [*args, *[_MISSING] * (count - given), *defaults[max(given - count, 0) :]]
+            wanted = f"{most} positional argument{'s' * (most != 1)}"
+            range_of = f"from {least} to {wanted}" if least < most else wanted
+            raise TypeError(f"{name}() takes {range_of} but {len(args)} were given")
+        values = unset.copy()
+        values[: len(args)] = args
         # As in PyTorch, `out` is the tensor that receives the result.
         out = kwargs.pop("out", None) if takes_out else None
         for keyword, value in kwargs.items():
             place = places.get(keyword)
             if place is None:
                 raise TypeError(f"{name}() got an unexpected keyword argument {keyword!r}")
-            if place < given or (keyword != names[place] and names[place] in kwargs):
+            if variadic and place == count:
+                value = () if value is None else (value,)
+            if values[place] is unset[place]:
+                values[place] = value
+            elif value is not unset[place]:
                 twice = f"{name}() got multiple values for argument {names[place]!r}"
                 raise given_twice(names[place]) if names[place] in SYNONYMS else TypeError(twice)
-            values[place] = (value,) if variadic and place == count else value
-        if given < least and _MISSING in values:
+        if _MISSING in values:
             raise TypeError(f"{name}() missing 1 required argument: {names[values.index(_MISSING)]!r}")
         return values[:count], tuple(values[count:]), out
 

@@ -10,7 +10,7 @@ import copy
 import math
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -111,6 +111,12 @@ class Slots:
             self._state[name] = created
         return self._state[name]  # type: ignore[no-any-return]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._state
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state)
+
 
 class Optimizer:
     """Base of optimizers, which change parameters in place by their gradients.
@@ -210,10 +216,11 @@ class Optimizer:
                     if key not in self._options:
                         self._options[key] = Options(self, *key)
                     state = self.state.setdefault(parameter, {})
-                    changed, new = rule(parameter, gradient, Slots(state, parameter), self._options[key])
+                    slots = Slots(state, parameter)
+                    changed, new = rule(parameter, gradient, slots, self._options[key])
                     parameter._assign(changed)
                     for name, value in new.items():
-                        state[name].copy_(value)  # If the value fails, the state keeps its former value.
+                        slots[name].copy_(value)  # If the value fails, the state keeps its former value.
         if (watch := current_watch()) is not None:
             watch.conditions.append((self._structure, self._structure()))
         return loss

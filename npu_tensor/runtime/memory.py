@@ -8,8 +8,8 @@ from slabs of 2 MiB. Large blocks are mappings of their own, rounded up to 2 MiB
 
 Allocating and freeing a small block is one atomic `pop` or `append` on a list; everything else needs a lock.
 
-Ctrl-C raises KeyboardInterrupt between any two Python instructions, so the state is consistent after each step under
-the lock. An interrupt can lose one block.
+Ctrl-C raises KeyboardInterrupt between any two Python instructions, also in a `__del__`. So a C function returns
+blocks, and the state is consistent after each step under the lock. An interrupt can still lose one small block.
 """
 
 from __future__ import annotations
@@ -81,8 +81,16 @@ class _Mapping:
         self._map.close()
 
 
-class _FreeList(list[int]):
-    """Addresses of free blocks of one size. Holds the mappings, so that they outlive the buffers in them."""
+class _Block(partial[None]):
+    """A small block. A call without arguments returns it to its free list."""
+
+    __slots__ = ("address",)
+
+    address: int
+
+
+class _FreeList(list[_Block]):
+    """Free blocks of one size. Holds the mappings, so that they outlive the buffers in them."""
 
     __slots__ = ("mappings", "size")
 
@@ -90,6 +98,13 @@ class _FreeList(list[int]):
         super().__init__()
         self.size = size
         self.mappings = mappings
+
+    def new(self, address: int) -> _Block:
+        """Return the block at an address, which is not in the list yet."""
+        block = _Block(self.append)
+        block.__setstate__((self.append, (block,), {}, None))  # type: ignore[attr-defined]  # that of partial
+        block.address = address
+        return block
 
 
 class Buffer:
@@ -105,24 +120,21 @@ class Buffer:
             reads the buffer, which is never written again.
     """
 
-    __slots__ = ("__weakref__", "_free", "_memory", "address", "copies", "nbytes")
+    __slots__ = ("__del__", "__weakref__", "_memory", "address", "copies", "nbytes")
 
     address: int
     nbytes: int
     home: Any = None
     copies: dict[int, Any]
-    _free: _FreeList | _LargeBlocks | None  # to which the block returns
-    _memory: Any  # array or buffer that owns the memory in place of an allocator
+    # The slot holds a C function that returns the block. An ordinary `__del__` would swallow a KeyboardInterrupt that
+    # arrives while it runs, and lose the block (tests/runtime/test_memory.py interrupts allocations).
+    __del__: Callable[[], object]
+    _memory: Any  # object that owns the memory: an array, a buffer or a `_Collector`
 
-    def __init__(self, address: int, nbytes: int, free: _FreeList | _LargeBlocks | None = None) -> None:
+    # `Allocator.allocation` does the same without the call.
+    def __init__(self, address: int, nbytes: int) -> None:
         self.address = address
         self.nbytes = nbytes
-        self._free = free
-
-    def __del__(self) -> None:
-        free = self._free
-        if free is not None:
-            free.append(self.address)
 
     @classmethod
     def from_array(cls, array: npt.NDArray[Any]) -> Buffer:
@@ -173,7 +185,7 @@ class Buffer:
             return False
         if isinstance(memory, np.ndarray):  # References: of the buffer, of this function, of the call.
             return memory.flags.owndata and memory.flags.writeable and sys.getrefcount(memory) <= 3
-        return memory is None
+        return memory is None or isinstance(memory, _Collector)
 
     def copy(self) -> Buffer:
         """Return a buffer of the same bytes."""
@@ -293,14 +305,18 @@ class Allocator:
                 raise ArgumentError(f"a buffer cannot have {nbytes} bytes")
             return partial(self.allocate, nbytes)
         free = self._small[(nbytes + 63) >> 6]
-        take, cut = free.pop, self._cut
+        take, cut, new = free.pop, self._cut, object.__new__
 
         def allocate() -> Buffer:
+            # A call of __init__ takes 40 ns, the stores 10.
+            buffer = new(Buffer)
             try:
-                address = take()
+                block = buffer.__del__ = take()
             except IndexError:
-                address = cut(free)
-            return Buffer(address, nbytes, free)
+                block = buffer.__del__ = cut(free)
+            buffer.address = block.address
+            buffer.nbytes = nbytes
+            return buffer
 
         return allocate
 
@@ -324,7 +340,7 @@ class Allocator:
 
     # Small blocks. _cut takes the lock itself; the other two are called inside it.
 
-    def _cut(self, free: _FreeList) -> int:
+    def _cut(self, free: _FreeList) -> _Block:
         """Fill an empty free list from a slab and take one block."""
         with self._lock:
             with suppress(IndexError):
@@ -333,7 +349,7 @@ class Allocator:
             if self._slab_end - self._slab_next < size:
                 self._new_slab()
             available = min(max(_RUN, size), self._slab_end - self._slab_next) // size * size
-            blocks = range(self._slab_next + available - size, self._slab_next - 1, -size)
+            blocks = [*map(free.new, range(self._slab_next + available - size, self._slab_next - 1, -size))]
             self._slab_next += available
             self._cut_bytes += available
             free.extend(blocks)
@@ -345,26 +361,26 @@ class Allocator:
         slab = self._map(_SLAB)
         while rest := self._slab_end - self._slab_next:
             free = self._free_lists[bisect_right(_SMALL_SIZES, rest) - 1]
-            address = self._slab_next
+            block = free.new(self._slab_next)
             self._slab_next += free.size
             self._cut_bytes += free.size
-            free.append(address)
+            free.append(block)
         self._slabs[slab.address] = slab
         self._slab_next, self._slab_end = slab.address, slab.address + slab.size
 
     @uninterrupted
     def _release_slabs(self) -> int:
         # Other threads take blocks without the lock, so remove all free blocks from their reach first.
-        removed: list[tuple[_FreeList, list[int]]] = []
+        removed: list[tuple[_FreeList, list[_Block]]] = []
         free_bytes: defaultdict[int, int] = defaultdict(int)
         for free in self._free_lists:
-            blocks: list[int] = []
+            blocks: list[_Block] = []
             with suppress(IndexError):
                 while True:
                     blocks.append(free.pop())
             removed.append((free, blocks))
             for block in blocks:
-                free_bytes[block & -_SLAB] += free.size
+                free_bytes[block.address & -_SLAB] += free.size
         empty = set()
         for address, slab in self._slabs.items():
             newest = address + slab.size == self._slab_end
@@ -373,7 +389,7 @@ class Allocator:
                 if newest:
                     self._slab_next = self._slab_end = 0
         for free, blocks in removed:
-            free.extend(block for block in reversed(blocks) if block & -_SLAB not in empty)
+            free.extend(block for block in reversed(blocks) if block.address & -_SLAB not in empty)
         for address in empty:
             self._cut_bytes -= free_bytes[address]
             self._slabs.pop(address).close()
@@ -392,7 +408,9 @@ class Allocator:
                 self._large[address] = mapping
                 self._large_bytes += size
                 self._idle[address] = size
-            buffer = Buffer(address, nbytes, _LargeBlocks(self))
+            buffer = Buffer(address, nbytes)
+            buffer._memory = _Collector(self)
+            buffer.__del__ = partial(self._returned.append, address)
             del self._idle[address]
             self._note_peak()
             return buffer
@@ -443,16 +461,15 @@ class Allocator:
         self._peak = max(self._peak, self._cut_bytes + self._large_bytes - self._idle_bytes())
 
 
-class _LargeBlocks:
-    """Free list of large blocks. Unmaps memory beyond the limit."""
+class _Collector:
+    """Member of a large buffer that unmaps memory beyond the limit when the buffer has returned its block."""
 
     __slots__ = ("allocator",)
 
     def __init__(self, allocator: Allocator) -> None:
         self.allocator = allocator
 
-    def append(self, address: int) -> None:
-        self.allocator._returned.append(address)
+    def __del__(self) -> None:
         if not self.allocator._lock.locked():  # A garbage collection inside the lock would deadlock.
             with self.allocator._lock:
                 self.allocator._collect()

@@ -53,7 +53,7 @@ def many_signatures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def a_word_that_is_no_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GGML_HSA_ENABLE_LOG", "perhaps")
     settings = Config()
-    settings.follow("log", bool)
+    settings.follow("debug", bool)
     settings.read_followed()  # here
 
 

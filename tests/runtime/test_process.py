@@ -143,4 +143,4 @@ def test_unknown_settings_are_refused() -> None:
         config.eagr = True  # type: ignore[attr-defined]
     done = run_python("import npu_tensor as nt; (nt.ones(3) + 1).tolist()", NPU_TENSOR_CPU_FEATURES="foo")
     assert done.returncode != 0
-    assert "'foo' is no level" in done.stderr
+    assert "'foo' is not numpy" in done.stderr

@@ -166,7 +166,7 @@ def host_target(disabled: str = "") -> CpuTarget:
     for word in filter(None, (part.strip() for part in disabled.split(","))):
         feature = _LEVELS.get(word, word.removeprefix("-"))
         if word not in _LEVELS and feature not in known:
-            raise ArgumentError(f"NPU_TENSOR_CPU_FEATURES: {word!r} is no level ({', '.join(_LEVELS)}) and no feature")
+            raise ArgumentError(f"NPU_TENSOR_CPU_FEATURES: {word!r} is not numpy, {', '.join(_LEVELS)} or a feature")
         if feature in _BASELINE:
             raise ArgumentError(f"NPU_TENSOR_CPU_FEATURES: {word!r} turns off {feature}, which all 64-bit code needs")
         removed.add(feature)

@@ -208,7 +208,6 @@ class ResidentBuffer(Buffer):
 
     def __init__(self, home: Any, lease: Lease, argument: Argument) -> None:
         self.home = home
-        self._free = None
         self.nbytes = argument.result_bytes
         self.lease = lease
         self.argument = argument

@@ -78,7 +78,7 @@ class Recovery:
         self._launches += [launch for launch in launches if launch not in known]
 
     def report(self, message: str, cause: BaseException | None) -> None:
-        """Queue a warning. In strict mode, the message is the error of all abandoned launches instead."""
+        """Queue a warning. Without fallback, the message is the error of all abandoned launches instead."""
         if not is_strict():
             self._warnings.append(message)
             return

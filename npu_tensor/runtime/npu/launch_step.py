@@ -197,7 +197,7 @@ class LaunchStep:
             self._compare(launch)
 
     def _fall_back(self, values: list[Any], reason: str) -> None:
-        """Run on the CPU because the device or the kernel must not be used. Raises LaunchError in strict mode."""
+        """Run on the CPU because the device or the kernel must not be used. Raises LaunchError without fallback."""
         uri = self.device.uri
         if is_strict():
             raise LaunchError(f"{self.program.name} is not launched on {uri}: {reason}")

@@ -227,7 +227,13 @@ class NpuEngine:
         """Create a context. Raises DriverError, BuildError."""
         if not self.ready:
             raise DriverError(self.health.cause, blameless=True)  # It was lost while another context was waited for.
-        return self.driver.load(program)
+        try:
+            return self.driver.load(program)
+        except DriverError as error:
+            if error.lost or error.busy or not error.blameless:
+                raise
+            self.pool.release()  # Its free blocks may be the memory that is missing.
+            return self.driver.load(program)
 
     def wait_for_context(self, context: Context) -> None:
         """Wait until nothing runs in a context."""
@@ -317,7 +323,7 @@ class NpuEngine:
     def synchronize(self) -> None:
         """Wait until all launches enqueued before have ended. The CPU computes those that faults have left over.
 
-        Raises the error of a launch of this thread that failed on the CPU, too, or in strict mode (LaunchError).
+        Raises the error of a launch of this thread that failed on the CPU, too, or without fallback (LaunchError).
         """
         self.check_process()
         if self._queue or self._batches:
@@ -394,7 +400,7 @@ class NpuEngine:
                 self._abandon()
 
     def decline(self, program: NpuProgram, fault: DriverError) -> None:
-        """Report that a kernel is not launched for lack of memory. Raises LaunchError in strict mode."""
+        """Report that a kernel is not launched for lack of memory. Raises LaunchError without fallback."""
         with lock:
             if fault.lost:
                 self._fault(fault, program)
@@ -405,7 +411,7 @@ class NpuEngine:
             raise LaunchError(f"{program.name} failed on {self.uri}: {fault}")
 
     def reject(self, launch: Launch, cause: str, right: Sequence[Buffer]) -> None:
-        """Replace wrong results of a finished launch by the values `right`. Raises LaunchError in strict mode."""
+        """Replace wrong results of a finished launch by the values `right`. Raises LaunchError without fallback."""
         with lock:
             self._fault(DriverError(cause), launch.step.program)
             launch.replaced(right)

@@ -298,9 +298,11 @@ def collect(root: Path, limit: int, spared: float = 0.0) -> Removed:
         surplus = removed.bytes + size - _EVICT_DOWN_TO * limit
         before = removed.bytes
         for item in entries:
-            if removed.bytes >= surplus or (item.used or 0.0) > now - spared:
+            if removed.bytes >= surplus:
                 break
-            removed.remove(root, item)
+            # A use after now was before the clock was set back.
+            if item.used is None or not now - spared < item.used <= now:
+                removed.remove(root, item)
     if removed.entries:
         events.emit(events.CacheEvicted(removed.entries, removed.bytes - before))
     return removed

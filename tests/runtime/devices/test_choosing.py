@@ -59,7 +59,7 @@ def test_programs_that_name_an_npu_in_the_environment_run_without_it(variable: s
 
 
 @pytest.mark.usefixtures("machine")
-def test_an_npu_without_kernels_is_refused_in_strict_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_npu_without_kernels_is_refused_without_fallback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(IronBackend, "missing", lambda _: "no compiler: no mlir-aie")
     monkeypatch.setattr(IronBackend, "toolchain", lambda _: "none")
     monkeypatch.setattr(kernel_directory, "BUILTIN", tmp_path / "builtin")

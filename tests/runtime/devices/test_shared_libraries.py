@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from npu_tensor.config import SETTINGS, config
+from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.devices.shared_libraries import HSA, XRT, RuntimeLibrary
 
@@ -103,9 +103,9 @@ def test_places_are_tried_in_order(
     name = wanted.names[0]
     files = [put(compiled[kind(wanted)], tmp_path / str(number) / name) for number in range(6)]
     explicit = wanted._replace(search_paths=(tmp_path / "0", tmp_path / "1"))
-    monkeypatch.setenv(SETTINGS[wanted.setting].variable, f"{tmp_path / '2'}{os.pathsep}{tmp_path / '3'}")
+    monkeypatch.setenv("NPU_TENSOR_XRT_PATH", f"{tmp_path / '2'}{os.pathsep}{tmp_path / '3'}")
     monkeypatch.setenv("PATH", f"{tmp_path / '4'}{os.pathsep}{tmp_path / '5'}")
-    by = ["search path"] * 2 + [SETTINGS[wanted.setting].variable] * 2 + ["PATH"] * 2
+    by = ["search path"] * 2 + ["NPU_TENSOR_XRT_PATH"] * 2 + ["PATH"] * 2
     for file, named_by in zip(files, by, strict=True):
         result = explicit.find()
         assert (result.path, result.named_by) == (file, named_by)

@@ -150,8 +150,8 @@ class FaultyDriver(SimulatedDriver):
 
     @property
     def launch_seconds(self) -> float:  # type: ignore[override]
-        """Time limit of the settings."""
-        return 1.0
+        """Time limit of a launch, in seconds."""
+        return 10
 
     def open(self) -> None:
         """See `driver.Driver`."""
