@@ -291,7 +291,7 @@ class ContextClosed(Event):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class DeviceFault(Event):
-    """A launch on an NPU failed. The CPU repeats the affected launches, or an error is raised if `config.fallback` is "error".
+    """A launch on an NPU failed. The CPU repeats the affected launches; without fallback, an error is raised.
 
     Attributes:
         kernel: The kernel that failed, if it is known.

@@ -66,7 +66,7 @@ def test_what_a_virtual_machine_hides_is_off(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("word", ["nonsense", "+fma", "-"])
 def test_words_that_are_no_feature_are_refused(word: str) -> None:
-    with pytest.raises(ArgumentError, match="is not numpy, .* or a feature"):
+    with pytest.raises(ArgumentError, match=r"is not numpy, .* or a feature"):
         host_target(word)
 
 
