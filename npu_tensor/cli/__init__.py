@@ -51,19 +51,23 @@ class _Commands(click.Group):
         command: click.Command = getattr(import_module(module), name)
         return command
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def main(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()
-            return result
-        except BrokenPipeError:  # click ends the command.
-            raise
+            try:
+                return super().main(*args, **kwargs)
+            finally:
+                sys.stdout.flush()
         except OSError as error:
-            if error.filename is not None:
-                raise click.ClickException(f"{error.filename}: {error.strerror}") from None
             with suppress(OSError):  # Python would try to write the rest at exit.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise click.ClickException(f"the output cannot be written: {error.strerror}") from None
+            if not isinstance(error, BrokenPipeError):
+                what = error.filename or "the output cannot be written"
+                click.echo(f"Error: {what}: {error.strerror}", err=True)
+            sys.exit(1)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
         except (nt.NpuTensorError, ImportError) as error:
             raise click.ClickException(str(error)) from None
 

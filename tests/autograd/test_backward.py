@@ -356,3 +356,14 @@ def test_a_frozen_leaf_keeps_its_gradient(viewed: bool) -> None:
         w.grad = None
         seen += [w.grad, w.requires_grad_().grad]
     assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
+
+
+def test_async_functions_are_not_decorated_with_a_mode() -> None:
+    async def wait() -> None: ...
+
+    async def count() -> Any:
+        yield 1
+
+    for function in (wait, count):
+        with pytest.raises(TypeError, match=r"no_grad cannot decorate an async function; write `with no_grad\(\):`"):
+            nt.no_grad()(function)

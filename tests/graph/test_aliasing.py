@@ -1,6 +1,8 @@
 """Writes through views reach everything that shares the memory, as in NumPy, which runs the same programs."""
 
 import gc
+import linecache
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -11,6 +13,8 @@ import pytest
 from running import heard
 
 import npu_tensor as nt
+from npu_tensor._util.forks import locks_are_free
+from npu_tensor.graph import aliasing
 
 
 def row(a: Any) -> Any:
@@ -312,3 +316,57 @@ def test_threads_may_view_what_another_one_writes() -> None:
     thread.join()
     assert not errors
     assert x.sum().item() == 800
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_an_interrupt_in_a_write_leaves_all_members_alike(written: bool) -> None:
+    """At every line that a write executes in the module of storages."""
+
+    class Interrupt(BaseException):
+        pass
+
+    def interrupting(place: int) -> Callable[..., Any]:
+        count = 0
+
+        def trace(frame: Any, event: str, argument: Any) -> Any:
+            nonlocal count
+            if frame.f_code.co_filename != aliasing.__file__:
+                return None
+            # Lines begin also where Python handles no signal: at the end of a with block, before the lock is released,
+            # and at a `try`, whose empty instruction is not part of the with block around it.
+            line = linecache.getline(aliasing.__file__, frame.f_lineno).strip()
+            if event == "line" and line not in ("with _lock:", "try:"):
+                count += 1
+                if count == place:
+                    raise Interrupt
+            return trace
+
+        return trace
+
+    for place in range(1, 400):
+        x = nt.arange(6).reshape(2, 3) + 0
+        row, column = x[0], x[:, 0]
+        if written:
+            row += 1
+        else:
+            x = nt.tensor([[1, 2, 3], [3, 4, 5]])
+            row, column = x[0], x[:, 0]
+        sys.settrace(interrupting(place))
+        try:
+            column += 10
+            column.tolist()
+            row.tolist()
+            done = True
+        except Interrupt:
+            done = False
+        finally:
+            sys.settrace(None)
+        assert locks_are_free(), place
+        now = x.tolist()
+        assert now in ([[1, 2, 3], [3, 4, 5]], [[11, 2, 3], [13, 4, 5]])
+        assert [row.tolist(), column.tolist()] == [now[0], [now[0][0], now[1][0]]], place
+        row += 1
+        assert x.tolist() == [[each + 1 for each in now[0]], now[1]]
+        if done:
+            break
+    assert done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ import npu_tensor as nt
 from npu_tensor.dataflow.array import ARRAYS, Arch
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
-from npu_tensor.dataflow.design import Design
+from npu_tensor.dataflow.design import Design, Source
 from npu_tensor.dtypes import DType
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import gemm
@@ -503,3 +504,21 @@ def test_rounded_float32_becomes_block_floats_too() -> None:
     assert nmse(result, sums_of_block_floats(a.to(nt.bfloat16), b.to(nt.bfloat16))) < 1e-11
     emulated = gemm.claim(task_of(a @ b), target("aie2p", 4, "emulate")._replace(bfloat16="bfp16"))
     assert emulated.reason.startswith("float32 products")
+
+
+def test_forgetting_the_rounding_mode_shows() -> None:
+    """Cores truncate unless told otherwise; the reference tells."""
+    problem, tiling = GemmProblem("aie2", 2, "bfloat16", "bfloat16", 64, 32, 64), Tiling(2, 2, 16, 16, 16, 2)
+    a, b = operands(problem)
+    once = (a.astype(np.float32) @ b.astype(np.float32).T).astype(ml_dtypes.bfloat16)
+    right = design(problem, tiling, PLAIN, *dense(problem, tiling))
+    assert nmse(product(problem, tiling, a, b, right), once) <= ROUNDED_ONCE
+
+    def forgetful(source: Source) -> Source:
+        text = source.text.replace("aie::set_rounding(aie::rounding_mode::conv_even);", "")
+        assert text != source.text
+        return dataclasses.replace(source, text=text)
+
+    functions = tuple(dataclasses.replace(f, source=forgetful(f.source)) for f in right.functions)
+    wrong = dataclasses.replace(right, functions=functions)
+    assert nmse(product(problem, tiling, a, b, wrong), once) > ROUNDED_ONCE

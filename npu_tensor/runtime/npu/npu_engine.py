@@ -227,13 +227,7 @@ class NpuEngine:
         """Create a context. Raises DriverError, BuildError."""
         if not self.ready:
             raise DriverError(self.health.cause, blameless=True)  # It was lost while another context was waited for.
-        try:
-            return self.driver.load(program)
-        except DriverError as error:
-            if error.lost or error.busy or not error.blameless:
-                raise
-            self.pool.release()  # Its free blocks may be the memory that is missing.
-            return self.driver.load(program)
+        return self.driver.load(program)
 
     def wait_for_context(self, context: Context) -> None:
         """Wait until nothing runs in a context."""

@@ -207,3 +207,15 @@ def test_old_leftovers_are_collected(store: Store, root: Path) -> None:
         collect(root, 1 << 40)
         assert {path.name: path.exists() for path in ages} == {path.name: remain for path in ages}
     assert store.get(FOLDER, NAME, KEY) is not None
+
+
+def test_a_clock_that_was_set_back_does_not_keep_the_cache_full(store: Store, root: Path) -> None:
+    keys = fill(store, root, 4)
+    in_a_year = time.time() + 365 * 86400
+    for path in (root / FOLDER).glob("*.json"):
+        os.utime(path, (in_a_year, in_a_year))
+    assert store.get(FOLDER, "kernel", keys[0]) is not None  # used now, so it comes before those of the future
+    total = sum(item.bytes for item in scan(root)[0])
+    assert collect(root, total // 2, spared=60).entries >= 2
+    assert kept(store, keys)[0]
+    assert sum(kept(store, keys)) <= 2
