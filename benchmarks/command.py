@@ -23,7 +23,7 @@ PEERS = ("numpy", "torch", "jax", "tinygrad", "ggml")
     "devices",
     metavar="URI",
     multiple=True,
-    help="Where npu_tensor computes: cpu, npu, sim:npu2. Repeatable; by default cpu, and npu where there is one.",
+    help="Device of npu_tensor: cpu, npu, sim:npu2. Repeatable; by default cpu, and npu where there is one.",
 )
 @click.option("--peer", "peers", type=click.Choice([*PEERS, "none"]), multiple=True, help="Only this peer. Repeatable.")
 @click.option("--quick", is_flag=True, help="Few samples and small sizes: some minutes on two cores.")
@@ -39,7 +39,7 @@ PEERS = ("numpy", "torch", "jax", "tinygrad", "ggml")
     type=click.FloatRange(min=1, min_open=True),
     default=1.25,
     show_default=True,
-    help="How many times slower a regression is.",
+    help="Slowdown from which a result counts as a regression.",
 )
 def bench(
     suites: tuple[str, ...],

@@ -208,7 +208,7 @@ def _sequence_seconds(recipe: Callable[[], Design]) -> float:
 
 
 @benchmark("A dozen shapes of each family.")
-@click.option("--shapes", default=200, show_default=True, help="Of each family on each array.")
+@click.option("--shapes", default=200, show_default=True, help="Shapes of each family on each array.")
 def main(quick: bool, shapes: int) -> Outcome:
     """Binaries that random shapes need, and the time of a new sequence."""
     rows: list[dict[str, Any]] = []

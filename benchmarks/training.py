@@ -138,7 +138,7 @@ def memory(steps: int) -> dict[str, Any]:
 
 
 @benchmark("Few rounds and steps: to see that it works, not for figures.")
-@click.option("--peer", type=click.Choice(PEERS), default=PEERS[0], show_default=True, help="What to compare with.")
+@click.option("--peer", type=click.Choice(PEERS), default=PEERS[0], show_default=True, help="Library to compare with.")
 @click.option("--steps", type=click.IntRange(10), default=10_000, show_default=True, help="Over which memory is flat.")
 def main(peer: str, steps: int, quick: bool) -> Outcome:
     """Measure steps of training: time of PyTorch eager over that of npu_tensor."""

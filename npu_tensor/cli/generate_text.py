@@ -27,12 +27,12 @@ ROUNDED = 64
 
 
 @click.command()
-@click.option("--tokens", type=click.IntRange(1), default=128, show_default=True, help="How many tokens at most.")
+@click.option("--tokens", type=click.IntRange(1), default=128, show_default=True, help="Upper bound on the tokens.")
 @click.option("--temperature", type=float, default=0.0, show_default=True, help="0 takes the most likely token.")
-@click.option("--top-k", type=int, default=0, show_default=True, help="Draw among so many tokens; 0: among all.")
+@click.option("--top-k", type=int, default=0, show_default=True, help="Number of tokens to draw among; 0: all.")
 @click.option("--top-p", type=float, default=1.0, show_default=True, help="Draw among tokens of so much probability.")
 @click.option("--repetition-penalty", type=float, default=1.0, show_default=True, help="For tokens that are there.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the draws.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draws.")
 @click.option("--chat", is_flag=True, help="The prompt is a message of a chat, by the template in the file.")
 @json_option("an object with the text and the figures")
 @click.option("--explain", is_flag=True, help="Also print where every op of a step runs and why.")

@@ -45,7 +45,7 @@ _TENSOR: Final = re.compile(r"(?P<extents>\d+(?:x\d+){0,3})(?P<dtype>[a-z]+\d+)"
     help="aie2, aie2p, npu1, Strix and so on; default: NPU_TENSOR_ARCH, else this machine's NPU.",
 )
 @click.option("--columns", type=click.IntRange(min=1), help="Columns of the array that are used; default: all.")
-@click.option("--float32", type=click.Choice(get_args(Float32)), help="What may become of float32 on the array.")
+@click.option("--float32", type=click.Choice(get_args(Float32)), help="Treatment of float32 on the array.")
 @click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

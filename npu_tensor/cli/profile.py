@@ -26,7 +26,7 @@ INTERRUPTED = 130
     type=click.Choice(["op", "line", "device", "plan"]),
     default="op",
     show_default=True,
-    help="What each row of the table is about.",
+    help="Subject of a row of the table.",
 )
 @click.option(
     "--trace",

@@ -25,12 +25,15 @@ def sources(folder: str) -> list[Path]:
 
 
 def described(tree: ast.AST) -> Iterator[ast.Constant]:
-    """Yield the docstrings of a module, and the strings that describe the assignment before them."""
+    """Yield the docstrings of a module, the strings after assignments, and the help of options."""
     for node in ast.walk(tree):
         for statement in getattr(node, "body", ()) if not isinstance(node, (ast.Lambda, ast.IfExp)) else ():
             match statement:
                 case ast.Expr(value=ast.Constant(value=str()) as text):
                     yield text
+        match node:
+            case ast.keyword(arg="help", value=ast.Constant(value=str()) as text):  # of a command's option
+                yield text
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:
