@@ -212,9 +212,7 @@ QUICK_SIZES: Final = ("1024", "1048576", "4096x1024", "256x256", "1024x1024")
 
 
 @benchmark("Few rounds, no large sizes: to see that it works, not for figures.")
-@click.option(
-    "--peer", type=click.Choice(["torch"]), default="torch", show_default=True, help="Library to compare with."
-)
+@click.option("--peer", type=click.Choice(["torch"]), default="torch", show_default=True, help="Peer.")
 @click.option("--only", help="Comma-separated workloads: " + ", ".join(WORKLOADS))
 def main(peer: str, only: str | None, quick: bool) -> Outcome:
     """Every workload beside the peer."""

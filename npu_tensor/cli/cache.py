@@ -172,9 +172,7 @@ def verify() -> None:
 
 @cache.command()
 @click.argument("name", required=False)
-@click.option(
-    "--all", "everything", is_flag=True, help="Everything below the cache directory, also files of other programs."
-)
+@click.option("--all", "everything", is_flag=True, help="All files below the cache directory.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def clear(name: str | None, everything: bool, yes: bool) -> None:
     """Remove the kernels whose name matches NAME, a glob pattern; without NAME, all.

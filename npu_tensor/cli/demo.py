@@ -225,9 +225,7 @@ def step_parts(rows: Iterable[Row]) -> tuple[StepPart, ...]:
     help="Element type of weights and activations.",
 )
 @click.option("--train", "training", is_flag=True, help="Train networks that read the digits.")
-@click.option(
-    "--steps", type=click.IntRange(2), help="Steps of each training; by default until the accuracy is reached."
-)
+@click.option("--steps", type=click.IntRange(2), help="Training steps; by default until the accuracy is reached.")
 @device_option()
 @search_path_options
 def demo(dtype: str, training: bool, steps: int | None, device: str) -> None:
