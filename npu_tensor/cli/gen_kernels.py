@@ -97,8 +97,8 @@ def _print_examples_dir(context: click.Context, parameter: click.Parameter, want
 @click.option(
     "--kernels-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="First directory in the search for kernel sources, which are Python files that are run. Then follow that of the "
-    "configuration and the package; sources elsewhere are refused.",
+    help="First directory in the search for kernel sources, which are Python files that are run. Then follow those of "
+    "the configuration and the package; sources elsewhere are refused.",
 )
 @click.option("--list", "only_list", is_flag=True, help="Print exported name, array and canonical name of each.")
 @click.option(
