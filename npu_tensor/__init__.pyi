@@ -865,9 +865,9 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
 
     >>> nt.embedding_bag(nt.tensor([[0, 2]]), nt.arange(6.0).reshape(3, 2))"""
 def empty(*size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """Create zeros, since uninitialized memory is of no use for immutable values, of the given shape, float32 unless `dtype` is given."""
+    """Create a tensor of the given shape, float32 unless `dtype` is given. The elements are zero."""
 def empty_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
-    """Create zeros, since uninitialized memory is of no use for immutable values, of the input's shape and dtype."""
+    """Create a tensor of the input's shape and dtype. The elements are zero."""
 def enable_grad(function: Any = None) -> Any:
     """Enable gradients in a with block or a decorated function, also inside of `no_grad`."""
 def eq(input: Operand, other: Operand) -> Tensor:

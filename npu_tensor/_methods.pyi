@@ -1003,7 +1003,7 @@ class Methods:
     def nelement(self) -> builtins.int:
         """Return the number of elements."""
     def new_empty(self, *size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-        """Create zeros, since uninitialized memory is of no use for immutable values, of the given shape in the dtype of input."""
+        """Create a tensor of the given shape in the dtype of input. The elements are zero."""
     def new_full(self, size: Extents, fill_value: builtins.float, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
         """Create a tensor with `fill_value` everywhere, in the dtype of input."""
     def new_ones(self, *size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:

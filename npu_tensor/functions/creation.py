@@ -217,7 +217,7 @@ def _filled(shape: tuple[int, ...], value: float, dtype: DTypeLike, device: Any)
     return ops.fill(fitting(value, as_dtype(dtype)), shape, as_dtype(dtype))
 
 
-def _constant(name: str, value: float, text: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+def _constant(name: str, value: float, text: str = "") -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
     """Publish functions that fill tensors with a number: <name>, <name>_like and the method new_<name>."""
 
     def filled(*size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
@@ -229,17 +229,18 @@ def _constant(name: str, value: float, text: str) -> tuple[Callable[..., Tensor]
     def new(input: Tensor, *size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
         return _filled(extents(size), value, dtype or input.dtype, device)
 
-    filled.__doc__ = f"Create {text} of the given shape, float32 unless `dtype` is given."
-    like.__doc__ = f"Create {text} of the input's shape and dtype."
-    new.__doc__ = f"Create {text} of the given shape in the dtype of input."
+    kind = "a tensor" if name == "empty" else name
+    filled.__doc__ = f"Create {kind} of the given shape, float32 unless `dtype` is given.{text}"
+    like.__doc__ = f"Create {kind} of the input's shape and dtype.{text}"
+    new.__doc__ = f"Create {kind} of the given shape in the dtype of input.{text}"
     composite(f"new_{name}", function=False, creates=True)(new)
     create_like = composite(f"{name}_like", method=False, creates=True)
     return composite(name, method=False, creates=True)(filled), create_like(like)
 
 
-zeros, zeros_like = _constant("zeros", 0, "zeros")
-ones, ones_like = _constant("ones", 1, "ones")
-empty, empty_like = _constant("empty", 0, "zeros, since uninitialized memory is of no use for immutable values,")
+zeros, zeros_like = _constant("zeros", 0)
+ones, ones_like = _constant("ones", 1)
+empty, empty_like = _constant("empty", 0, " The elements are zero.")
 
 
 @composite(method=False, ggml="FILL", creates=True)

@@ -188,16 +188,17 @@ def reached(roots: Iterable[Node], targets: Collection[Node] = ()) -> Reached:
     """Return the nodes between the targets, or all leaves if there are none, and the roots.
 
     Raises:
-        GradientError: A backward pass to the leaves has freed a node on the way.
+        GradientError: A backward pass has freed a node on the way.
     """
     inputs: Reached = {}
     stack = [*roots]
+    first = min((target.order for target in targets), default=-1)  # Older nodes do not depend on the targets.
     while stack:
         node = stack.pop()
         if node in inputs or node.history is None:
             continue
         history = () if node in targets else node.history
-        if history is FREED and not targets:
+        if history is FREED and node.order > first:
             text = "backward a second time through a graph that was freed; pass retain_graph=True the first time"
             raise located(GradientError(), text, node.where)
         inputs[node] = history if isinstance(history, tuple) else ()
@@ -216,7 +217,7 @@ def forget(nodes: Iterable[Node], enabled: bool) -> None:
     """Stop tracking nodes, in the order of recording, unless they depend on a tracked one outside if `enabled`."""
     for node in nodes:
         assert node.call is not None
-        if not (enabled and depends(node.call, node.history)):
+        if not (enabled and isinstance(node.history, tuple) and depends(node.call, node.history)):
             node.history = None
 
 

@@ -167,7 +167,7 @@ class RNN(_Recurrent):
 
 
 class LSTM(_Recurrent):
-    """Long short-term memory, with the arguments of `RNN`. The states are the results and the cells."""
+    """Long short-term memory, with the arguments of `RNN` except `nonlinearity`. The states are results and cells."""
 
     gates, states = 4, 2
 
@@ -178,7 +178,7 @@ class LSTM(_Recurrent):
 
 
 class GRU(_Recurrent):
-    """Gated recurrent units, with the arguments of `RNN`."""
+    """Gated recurrent units, with the arguments of `RNN` except `nonlinearity`."""
 
     gates = 3
 

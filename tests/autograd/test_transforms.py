@@ -341,3 +341,13 @@ def test_invalid_indices_are_errors_if_only_the_gradient_is_read(place: int) -> 
     for function in (lambda x: nt.cross_entropy(x, target), lambda x: x.gather(1, target.reshape(3, 1)).sum()):
         with pytest.raises(IndexError, match=f"{place} is out of range for extent 4"):
             nt.grad(function)(x).realize()
+
+
+def test_a_function_that_calls_backward_itself_is_an_error() -> None:
+    def loss(x: nt.Tensor) -> nt.Tensor:
+        total = (x * x).sum()
+        total.backward()
+        return total
+
+    with pytest.raises(nt.GradientError, match="a graph that was freed"):
+        nt.grad(loss)(nt.ones(3))
