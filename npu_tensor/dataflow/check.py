@@ -11,8 +11,9 @@ from typing import Final
 from npu_tensor.dataflow.checks import balance, consistency, links, patterns, sequence, tiles, workers
 from npu_tensor.dataflow.checks.index import Index, Violation
 from npu_tensor.dataflow.design import Design
+from npu_tensor.errors import BuildError
 
-__all__ = ["Violation", "check"]
+__all__ = ["Violation", "check", "require_valid"]
 
 Rule = Callable[[Index], Iterator[Violation]]
 
@@ -68,3 +69,9 @@ def check(design: Design) -> list[Violation]:
         if violations:
             return violations
     return []
+
+
+def require_valid(design: Design) -> None:
+    """Raise BuildError with all violations of a design, which could hang an array."""
+    if violations := check(design):
+        raise BuildError(f"{design.name} breaks the limits of the array:\n" + "\n".join(map(str, violations)))

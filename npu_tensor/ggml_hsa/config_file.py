@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
@@ -95,13 +96,22 @@ def load_for(name: str, kernels_dir: Path | None, arches: Sequence[str]) -> tupl
 def parse(content: bytes, directories: Sequence[Path] = (), file: str = "-") -> list[Entry | Problem]:
     """Load the kernels of a file's content, as `load` does. `directories` are searched before the package."""
     try:
-        document = json.loads(content)
+        document = json.loads(content, object_pairs_hook=_without_twins)
     except json.JSONDecodeError as error:
         place, said = f"{file}:{error.lineno}:{error.colno}", f"{error.msg[:1].lower()}{error.msg[1:]}"
         raise ArgumentError(f"Failed to load configuration: {place}: not JSON: {said}") from None
     except (ValueError, RecursionError) as error:
         raise ArgumentError(f"Failed to load configuration: {file}: {error}") from None
     return read(document, directories)
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of the file. Without this hook, json keeps the last of several fields of one name."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        twin = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise ValueError(f"the field {twin!r} is there twice")
+    return fields
 
 
 def read(document: Any, directories: Sequence[Path] = ()) -> list[Entry | Problem]:

@@ -120,7 +120,7 @@ class _Recurrent(Module):
     def _run(self, x: Tensor, place: str, states: State) -> tuple[Tensor, State]:
         """Return the results of a layer in one direction at all steps, and the last states."""
         weight, weight_h = getattr(self, f"weight_ih_{place}"), getattr(self, f"weight_hh_{place}")
-        bias, bias_h = getattr(self, f"bias_ih_{place}"), getattr(self, f"bias_hh_{place}")
+        bias, bias_h = getattr(self, f"bias_ih_{place}", None), getattr(self, f"bias_hh_{place}", None)
         products = F.linear(x, weight, bias)  # One product for all steps.
         results = []
         for step in range(len(x))[:: -1 if place.endswith("reverse") else 1]:

@@ -318,6 +318,9 @@ class Level(IntEnum):
 class Everything:
     """Object that equals all others."""
 
+    def __init__(self, content: object) -> None:
+        self.content = content
+
     def __eq__(self, other: object) -> bool:
         return True
 
@@ -335,7 +338,7 @@ EQUAL = [
     (Decimal("1"), Decimal("1.0")),
     (range(2), range(0, 2, 3)),
     (Level.HIGH, 1),
-    (Everything(), Everything()),
+    (Everything(1), Everything(2)),
     ({0.0: 1}, {-0.0: 1}),
 ]
 
@@ -367,13 +370,14 @@ def test_values_that_are_the_same_share_a_capture(make: Callable[[], Any]) -> No
     assert f.captures == 1
 
 
-def test_other_objects_are_compared_by_identity() -> None:
-    f = nt.jit(lambda x, value: x + 1)
-    one = Everything()
-    for _ in range(3):
-        f(nt.ones(2), one)
+def test_objects_that_define_equality_are_compared_by_their_parts() -> None:
+    f = nt.jit(lambda x, value: x + value.content)
+    for _ in range(2):
+        assert f(nt.ones(2), Everything(1)).tolist() == [2.0, 2.0]
     assert f.captures == 1
-    f(nt.ones(2), Everything())
+    changed = Everything(1)
+    changed.content = 2
+    assert f(nt.ones(2), changed).tolist() == [3.0, 3.0]
     assert f.captures == 2
 
 

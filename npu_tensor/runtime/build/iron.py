@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from npu_tensor.config import config
 from npu_tensor.dataflow.array_program import ArrayProgram
+from npu_tensor.dataflow.check import require_valid
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import headers, mlir_aie
@@ -89,6 +90,8 @@ class IronBackend:
         if isinstance(toolchain, str):
             raise BuildError(toolchain)
         design = request.design
+        for each in [part.design for part in design.runs] if isinstance(design, ArrayProgram) else [design]:
+            require_valid(each)
         format = kernel_format(design)
         text, seconds = PROGRAM, config.build_seconds
         if isinstance(design, ArrayProgram):

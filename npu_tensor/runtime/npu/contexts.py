@@ -6,6 +6,7 @@ one is closed when the driver refuses another.
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,9 @@ __all__ = ["Contexts"]
 
 MOST_CONTEXTS: Final[dict[Arch, int]] = {"aie2": 6, "aie2p": 16}
 """Upper bound on open contexts. The driver may allow fewer because it counts those of all processes."""
+
+BUSY_SECONDS: Final = 0.1
+"""Wait before the second attempt, if the driver has no context and none can be closed here."""
 
 
 class Contexts:
@@ -43,12 +47,16 @@ class Contexts:
             return context
         while len(self._loaded) >= MOST_CONTEXTS[engine.arch]:
             self._evict()
+        has_waited = False
         while context is None:
             try:
                 context = engine.load(program)
             except DriverError as error:
-                if not error.busy or not self._loaded:
+                if not error.busy or (has_waited and not self._loaded):
                     raise
+                if not self._loaded:  # An abandoned launch or another process may release one.
+                    time.sleep(BUSY_SECONDS)
+                    has_waited = True
                 self._evict()
         self._loaded[program.binary] = context
         engine.note(events.ContextOpened(program.name, engine.uri, len(self._loaded)))

@@ -101,7 +101,8 @@ class NpuEngine:
         A part joins the current event of `thread`, by default this one, once that thread flushes.
         """
         if events.listeners and (thread not in (None, current_thread()) or not events.collected(event)):
-            self._events.append((thread or current_thread(), event))
+            with lock:
+                self._events.append((thread or current_thread(), event))
 
     def note_phase(self, name: Literal["sync", "convert", "dispatch", "run"], since: float) -> float:
         """Queue a phase that began at `since`, by time.perf_counter, and ends now. Returns the current time."""
@@ -114,10 +115,17 @@ class NpuEngine:
         if self.recovery.running:
             return
         if self._events:
+            due: list[events.Event] = []
+            rest: list[tuple[Thread, events.Event]] = []
             with lock:
-                due = [entry for entry in self._events if entry[0] is current_thread() or not entry[0].is_alive()]
-                self._events = [entry for entry in self._events if entry not in due]
-            for _, event in due:
+                for thread, event in self._events:
+                    # A part joins an event of its thread; any thread can emit the others.
+                    if isinstance(event, events.Phase) and thread is not current_thread() and thread.is_alive():
+                        rest.append((thread, event))
+                    else:
+                        due.append(event)
+                self._events = rest
+            for event in due:
                 if not events.collected(event):
                     events.emit(event)
         self.recovery.warn()

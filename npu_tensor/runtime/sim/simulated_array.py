@@ -23,7 +23,7 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from npu_tensor.dataflow.array import Array
-from npu_tensor.dataflow.check import check
+from npu_tensor.dataflow.check import require_valid
 from npu_tensor.dataflow.cost import Counters
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import ArgumentError, BuildError
@@ -132,9 +132,7 @@ class SimulatedArray:
                 f"{design.name} is made for {design.columns} columns of {design.arch}, "
                 f"this array has {self.columns} of {self.array.arch}"
             )
-        violations = check(design)
-        if violations:
-            raise BuildError(f"{design.name} breaks the limits of the array:\n" + "\n".join(map(str, violations)))
+        require_valid(design)
         if loaded is None:
             loaded = LoadedConfiguration(self, design, _entries(design) if entries is None else entries)
         return LoadedDesign(loaded, design)

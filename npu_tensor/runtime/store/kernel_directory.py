@@ -22,7 +22,7 @@ from npu_tensor._util.forks import new_lock
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import ARRAYS
-from npu_tensor.errors import ArgumentError
+from npu_tensor.errors import ArgumentError, BuildError
 from npu_tensor.runtime.store.directories import readable, untrusted
 from npu_tensor.runtime.store.files import (
     DESCRIPTION,
@@ -95,10 +95,21 @@ class KernelDirectory:
         return None if entry is None else entry[0]
 
     def write(self, arch: str, exported: str, contents: Mapping[str, bytes], fields: Mapping[str, Any]) -> None:
-        """Add a kernel, or replace the one of this name. `fields` are members of the description. Raises OSError."""
+        """Add a kernel, or replace the one of this name. `fields` are members of the description.
+
+        Raises:
+            BuildError: A file of it is a file of another kernel.
+            OSError: A file cannot be written.
+        """
         directory = self.root / arch
         with locked(self.root, arch):
-            before = self.kernels(directory).get(exported, "") if directory.is_dir() else ""
+            kernels = self.kernels(directory) if directory.is_dir() else {}
+            before = kernels.pop(exported, "")
+            ours = {f"{exported}{suffix}" for suffix in (*contents, DESCRIPTION)}
+            for other, described in kernels.items():
+                files = () if isinstance(described, str) else described["files"]
+                if shared := sorted(ours.intersection(f"{other}{suffix}" for suffix in (*files, DESCRIPTION))):
+                    raise BuildError(f"its file {shared[0]} is a file of {other} too; choose another exported_name")
             write_entry(directory, exported, contents, fields)
             if not isinstance(before, str):
                 for suffix in before["files"].keys() - contents.keys():

@@ -41,6 +41,7 @@ def pack(directory: Path, archive: Path) -> int:
         for name, path in contents.items():
             member = ZipInfo(name, _EARLIEST)
             member.compress_type = ZIP_DEFLATED
+            member.external_attr = 0o644 << 16  # for other programs that unpack it
             zipped.writestr(member, path.read_bytes())
     return len(contents)
 

@@ -16,6 +16,7 @@ from iron_standin import PEANO, VERSION, executable, install
 import npu_tensor
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import Arch, Tile
+from npu_tensor.dataflow.check import require_valid
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import iron, process
@@ -62,6 +63,18 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     place = install(monkeypatch, tmp_path)
     with config.scope(cache_path=str(tmp_path / "cache")):
         yield place
+
+
+@pytest.fixture(autouse=True)
+def _unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The design of these tests has more of everything than an array can run."""
+    monkeypatch.setattr(iron, "require_valid", lambda design: None)
+
+
+def test_a_design_that_could_hang_the_array_is_not_built(site: Path, tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(iron, "require_valid", require_valid)
+        assert "breaks the limits of the array" in failure(tmp_path / "work")
 
 
 def build(directory: Path, design: Design | None = None) -> dict[str, Path]:
