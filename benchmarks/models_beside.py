@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,12 +34,7 @@ SECONDS: Final = 3.0
 WARM_UP: Final = 4
 
 
-def _state(folder: Path) -> dict[str, np.ndarray]:
-    with np.load(folder / "state.npz") as stored:
-        return dict(stored)
-
-
-def _torch_model(name: str, folder: Path, threads: int) -> tuple[Any, tuple[Any, ...]]:
+def _torch_model(name: str, threads: int) -> tuple[Any, tuple[Any, ...]]:
     import torch
 
     torch.set_num_threads(threads)
@@ -51,7 +47,7 @@ def _prepare(name: str, folder: Path, threads: int) -> None:
     """Write the parameters, and the ONNX file if its exporter is installed."""
     import torch
 
-    model, inputs = _torch_model(name, folder, threads)
+    model, inputs = _torch_model(name, threads)
     np.savez(folder / "state.npz", **{key: value.numpy() for key, value in model.state_dict().items()})
     try:
         torch.onnx.export(model, inputs, str(folder / "model.onnx"), dynamo=True, verbose=False)
@@ -59,27 +55,16 @@ def _prepare(name: str, folder: Path, threads: int) -> None:
         print(f"no ONNX file: {error}", file=sys.stderr)
 
 
-def _eager(name: str, folder: Path, threads: int) -> Callable[[], Any]:
+def _torch(name: str, folder: Path, threads: int, compiled: bool = False) -> Callable[[], Any]:
     import torch
 
-    model, inputs = _torch_model(name, folder, threads)
+    model, inputs = _torch_model(name, threads)
+    if compiled:
+        model = torch.compile(model)
 
     def call() -> Any:
         with torch.inference_mode():
             return model(*inputs).numpy()
-
-    return call
-
-
-def _compiled(name: str, folder: Path, threads: int) -> Callable[[], Any]:
-    import torch
-
-    model, inputs = _torch_model(name, folder, threads)
-    compiled = torch.compile(model)
-
-    def call() -> Any:
-        with torch.inference_mode():
-            return compiled(*inputs).numpy()
 
     return call
 
@@ -103,15 +88,14 @@ def _openvino(name: str, folder: Path, threads: int) -> Callable[[], Any]:
     return lambda: model(inputs)[0]
 
 
-def _ours(name: str, folder: Path, threads: int) -> tuple[Any, tuple[nt.Tensor, ...]]:
+def _ours(name: str, folder: Path, threads: int, captured: bool = False) -> Callable[[], Any]:
     nt.set_num_threads(threads)
     model = WHOLE_MODELS[name].build(nt)
-    model.load_state_dict(_state(folder))
-    return model, tuple(nt.from_numpy(each).realize() for each in WHOLE_MODELS[name].inputs())
-
-
-def _lazy(name: str, folder: Path, threads: int) -> Callable[[], Any]:
-    model, inputs = _ours(name, folder, threads)
+    with np.load(folder / "state.npz") as state:
+        model.load_state_dict(dict(state))
+    inputs = [nt.from_numpy(each).realize() for each in WHOLE_MODELS[name].inputs()]
+    if captured:
+        model = nt.jit(model)
 
     def call() -> Any:
         with nt.no_grad():
@@ -120,24 +104,13 @@ def _lazy(name: str, folder: Path, threads: int) -> Callable[[], Any]:
     return call
 
 
-def _jit(name: str, folder: Path, threads: int) -> Callable[[], Any]:
-    model, inputs = _ours(name, folder, threads)
-    captured = nt.jit(model)
-
-    def call() -> Any:
-        with nt.no_grad():
-            return captured(*inputs).numpy()
-
-    return call
-
-
 CONTENDERS: Final[dict[str, Callable[[str, Path, int], Callable[[], Any]]]] = {
-    "torch eager": _eager,
-    "torch.compile": _compiled,
+    "torch eager": _torch,
+    "torch.compile": partial(_torch, compiled=True),
     "ONNX Runtime": _onnx_runtime,
     "OpenVINO": _openvino,
-    "ours, lazy": _lazy,
-    "ours, nt.jit": _jit,
+    "ours, lazy": _ours,
+    "ours, nt.jit": partial(_ours, captured=True),
 }
 """Functions that return the call to measure, by contender."""
 

@@ -121,7 +121,6 @@ def _function(op: Op) -> Callable[..., Any]:
     count = len(op.operands)
     compares, is_view = op.rule is comparison, op.kind == "view"
     required = any(attribute.default is _MISSING for attribute in op.attributes)
-    variadic = any(attribute.kind is inspect.Parameter.VAR_POSITIONAL for attribute in op.attributes)
     bind = _binder(op)
 
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -129,10 +128,6 @@ def _function(op: Op) -> Callable[..., Any]:
         attributes = out = None
         if kwargs or len(args) != count or required:
             operands, attributes, out = bind(args, kwargs)
-            if variadic:
-                attributes = (_flat(attributes[0]),)
-            else:  # Attributes are hashable.
-                attributes = tuple([tuple(value) if type(value) is list else value for value in attributes])
         if compares:
             first, second = operands
             operands = _comparable(first, second), _comparable(second, first)
@@ -182,7 +177,10 @@ def _binder(op: Op) -> Callable[[tuple[Any, ...], dict[str, Any]], Arguments]:
                 raise given_twice(names[place]) if names[place] in SYNONYMS else TypeError(twice)
         if _MISSING in values:
             raise TypeError(f"{name}() missing 1 required argument: {names[values.index(_MISSING)]!r}")
-        return values[:count], tuple(values[count:]), out
+        if variadic:
+            return values[:count], (_flat(values[count]),), out
+        # Attributes are hashable.
+        return values[:count], tuple([tuple(v) if type(v) is list else v for v in values[count:]]), out
 
     return bind
 

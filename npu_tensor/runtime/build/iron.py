@@ -130,14 +130,13 @@ def kernel_format(design: Design | ArrayProgram) -> Format:
 
 def _environment(toolchain: mlir_aie.Toolchain, work: Path) -> dict[str, str]:
     """Return the environment variables of the build process."""
-    environment = {
+    return {
         "PATH": os.pathsep.join([str(toolchain.programs), *filter(None, [os.environ.get("PATH")])]),
         # The same modules as here, even if a program has changed the path.
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "NPU_CACHE_HOME": str(work / "cache"),
         "NPU_TENSOR_CACHE_DIR": str(store.root),
     }
-    return environment
 
 
 @cache

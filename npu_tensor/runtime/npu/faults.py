@@ -17,7 +17,7 @@ from npu_tensor.errors import LaunchError, LaunchTimeout, NpuTensorError
 from npu_tensor.runtime.npu.buffers import ResidentBuffer
 from npu_tensor.runtime.npu.launches import Launch, on_host
 
-__all__ = ["Health", "Recovery", "is_strict"]
+__all__ = ["Health", "Recovery", "raises_on_fault"]
 
 REST_SECONDS: Final = 10.0
 """Time without launches after a second failure in a row. A reset of the NPU takes some tens of milliseconds, and a
@@ -25,7 +25,7 @@ launch that hangs waits as long as this.
 """
 
 
-def is_strict() -> bool:
+def raises_on_fault() -> bool:
     """Return True if a fault raises an error instead of moving the work to the CPU."""
     return config.fallback == "error"
 
@@ -79,7 +79,7 @@ class Recovery:
 
     def report(self, message: str, cause: BaseException | None) -> None:
         """Queue a warning. Without fallback, the message is the error of all abandoned launches instead."""
-        if not is_strict():
+        if not raises_on_fault():
             self._warnings.append(message)
             return
         kind = LaunchTimeout if isinstance(cause, LaunchTimeout) else LaunchError

@@ -18,7 +18,7 @@ from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.npu.agreement import as_read, disagreement, tolerance
 from npu_tensor.runtime.npu.buffers import Argument, Lease, OutOfMemory, ResidentBuffer, leased_copy
 from npu_tensor.runtime.npu.driver import NpuProgram, Run
-from npu_tensor.runtime.npu.faults import is_strict
+from npu_tensor.runtime.npu.faults import raises_on_fault
 from npu_tensor.runtime.npu.launch_plan import LaunchPlan
 from npu_tensor.runtime.npu.launches import Launch, LaunchBatch, on_host
 from npu_tensor.runtime.npu.npu_engine import NpuEngine
@@ -199,7 +199,7 @@ class LaunchStep:
     def _fall_back(self, values: list[Any], reason: str) -> None:
         """Run on the CPU because the device or the kernel must not be used. Raises LaunchError without fallback."""
         uri = self.device.uri
-        if is_strict():
+        if raises_on_fault():
             raise LaunchError(f"{self.program.name} is not launched on {uri}: {reason}")
         if events.listeners:
             events.emit(events.Fallback(self.program.name, uri, reason))

@@ -27,7 +27,7 @@ from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.npu.buffers import BlockPool, ResidentBuffer, SharedBlock, host_form
 from npu_tensor.runtime.npu.contexts import Contexts
 from npu_tensor.runtime.npu.driver import Context, Driver, DriverError, Memory, NpuProgram, Submission
-from npu_tensor.runtime.npu.faults import Health, Recovery, is_strict
+from npu_tensor.runtime.npu.faults import Health, Recovery, raises_on_fault
 from npu_tensor.runtime.npu.launches import Launch, LaunchBatch, sync_to_device
 
 __all__ = ["NpuEngine", "lock"]
@@ -120,7 +120,7 @@ class NpuEngine:
             with lock:
                 for thread, event in self._events:
                     # A part joins an event of its thread; any thread can emit the others.
-                    if isinstance(event, events.Phase) and thread is not current_thread() and thread.is_alive():
+                    if isinstance(event, events.Part) and thread is not current_thread() and thread.is_alive():
                         rest.append((thread, event))
                     else:
                         due.append(event)
@@ -409,7 +409,7 @@ class NpuEngine:
             else:
                 self._report(fault, program, "", 1)
         self.flush()
-        if is_strict():
+        if raises_on_fault():
             raise LaunchError(f"{program.name} failed on {self.uri}: {fault}")
 
     def reject(self, launch: Launch, cause: str, right: Sequence[Buffer]) -> None:
@@ -419,7 +419,7 @@ class NpuEngine:
             launch.replaced(right)
             self.recovery.recover()
         self.flush()
-        if is_strict():
+        if raises_on_fault():
             raise LaunchError(f"{launch.step.program.name} failed on {self.uri}: {cause}")
 
     def reopen(self) -> None:
