@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -440,8 +440,8 @@ class Gemm:
     target    of the engine
     blocking  in which the products are computed, for the dtypes of a and b
     shape     (m, n, k) of every product
-    a, b      m x k and k x n matrices with any strides, or `Scattered` or `Computed` ones; A may be `Windows`. float32, bfloat16 and
-              float16, mixed or not, are summed in float32; int8, uint8, int16 and int32 in int32 (wrapping);
+    a, b      m x k and k x n matrices with any strides, or `Scattered` or `Computed` ones; A may be `Windows`.
+              float32, bfloat16 and float16, mixed or not, are summed in float32; int8, uint8, int16 and int32 in int32 (wrapping);
               float64 and int64 in their own dtype
     outputs   m x n matrices whose column stride is 1. Sums are cast to a dtype unless the epilogue does it
     epilogue  elementwise program: load slot 0 is the sum, slot i the operand i - 1, one result per output
@@ -475,7 +475,7 @@ class Gemm:
         problem = _Problem(shape, batch, a, b, tuple(outputs), tuple(operands))
         self._engine = engine
         self._target = target
-        self._metas: list[NDArray[np.int64]] = []  # keeps the arrays alive whose addresses the loops hold
+        self._metas: list[NDArray[Any]] = []  # keeps the arrays alive whose addresses the loops hold
         self.empty = problem.empty
         self.packings: tuple[Packing, ...] = ()
         self.strips = strips and not problem.empty
@@ -532,6 +532,7 @@ class Gemm:
     ) -> tuple[TileSpec, dict[str, int], list[NDArray[np.int64]]]:
         """Return the tile, the sizes and the offsets of A and B of a product that packs them."""
         m, n, k = problem.shape
+        assert not isinstance(problem.a, Windows)
         unit, most_rows, columns = blocking
         rows, steps, quads = tile_rows(m, most_rows), max(1, -(-k // unit.count)), unit.name == "int8_quad"
         spec_a = _pack_spec(problem.a, unit, rows, -1, k, m, self._target)._replace(flip_sign=quads)

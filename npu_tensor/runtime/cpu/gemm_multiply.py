@@ -6,8 +6,8 @@ packed     panels of A and B, whose units stand in the order in which the steps 
 outer      A by single units and B by vectors of columns, both where they are: for B with neighbouring columns
 inner      A and B by vectors along K, both where they are, for one group of columns after the other; the lanes of each
            accumulator are added at the end: for A and B whose elements along K are neighbours
-windows    A by single units where it is, and packed panels of B: a row of A is what a kernel covers of an image, one run
-           of channels per place of the kernel, at the offsets in a table
+windows    A by single units where it is, and packed panels of B: a row of A is what a kernel covers of an image, one
+           run of channels per place of the kernel, at the offsets in a table
 depthwise  like windows, but a column of the result is the sum of its own column of A, weighted by its column of B
 
 Outer and inner read each element of an operand once for every tile that it is in, and in no better order than the
@@ -365,8 +365,8 @@ _FORMS: Final[Mapping[Form, Callable[[Emitter, TileSpec, Mapping[str, Value], _P
 # offsets of memory are in bytes. Panels are the rows of A and the columns of B that a tile reads. The sizes of panels
 # are for packed operands. For others there are the strides of lines (rows of A, columns of B; in the outer form one
 # element along K of B) and of the steps of A; in the inner form, `rest` elements along K are left after the steps.
-# Windows are `runs` of channels per row, at offsets in `table`, an array of int32 (rows, runs); -1 stands for `zeros`, an
-# address. The steps are those of a run, and the offsets of every product end with the line of the table to begin at.
+# Windows are `runs` of channels per row, at offsets in `table`, an array of int32 (rows, runs); -1 stands for `zeros`,
+# an address. The steps are those of a run, and the offsets of every product end with the line of the table to begin at.
 MULTIPLY_META = (
     *("m", "n", "steps", "rest", "a_panels", "b_panels", "block_panels", "blocks"),
     *("a_panel_bytes", "b_panel_bytes", "a_line_bytes", "b_line_bytes", "a_step_bytes"),
