@@ -441,8 +441,8 @@ class Gemm:
     blocking  in which the products are computed, for the dtypes of a and b
     shape     (m, n, k) of every product
     a, b      m x k and k x n matrices with any strides, or `Scattered` or `Computed` ones; A may be `Windows`.
-              float32, bfloat16 and float16, mixed or not, are summed in float32; int8, uint8, int16 and int32 in int32 (wrapping);
-              float64 and int64 in their own dtype
+              float32, bfloat16 and float16, mixed or not, are summed in float32; int8, uint8, int16 and int32 in int32
+              (wrapping); float64 and int64 in their own dtype
     outputs   m x n matrices whose column stride is 1. Sums are cast to a dtype unless the epilogue does it
     epilogue  elementwise program: load slot 0 is the sum, slot i the operand i - 1, one result per output
     operands  of the epilogue: m x n matrices with any row stride and a column stride of 0 or 1, and numbers
