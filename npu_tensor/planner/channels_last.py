@@ -50,7 +50,7 @@ def with_channels_last(graph: nx.DiGraph, size: int) -> Rewritten:
 
 
 def _is_convolution(item: Item) -> bool:
-    return "call" in item and item["call"].op.module == "convolution"
+    return "call" in item and item["call"].op.module == "conv"
 
 
 def _order(ndim: int) -> tuple[int, ...]:
@@ -124,7 +124,9 @@ class _Rewriting:
             self.hidden.remove(number)
             item, last = self._items[number], self.last[number]
             dims = (0, len(item["call"].spec.shape) - 1, *range(1, len(item["call"].spec.shape) - 1))
-            self._add(ops.permute.op.call((self._spec(last),), (dims,)), [last], item["keep"], number)
+            spec = self._spec(last)
+            assert spec is not None
+            self._add(ops.permute.op.call((spec,), (dims,)), [last], item["keep"], number)
         return number
 
     def _last(self, number: int, origin: int) -> int:
@@ -165,8 +167,9 @@ class _Rewriting:
             self._add_convolution(number, item)
             return True
         rewrite = _FOLLOWERS.get(call.op.name) or _BY_KIND.get(call.op.kind)
-        images = [each for each in item["inputs"] if each in self.last]
-        return bool(rewrite and images) and rewrite(self, number, item)
+        if rewrite is None or not any(each in self.last for each in item["inputs"]):
+            return False
+        return rewrite(self, number, item)
 
     def _add_convolution(self, number: int, item: Item) -> None:
         call, (image, other) = item["call"], item["inputs"]

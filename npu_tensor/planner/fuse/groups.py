@@ -257,9 +257,8 @@ class Grouper:
     def _join_prologue(self, item: int, group: Group) -> bool:
         """Add the op that computes an operand of the matrix product, with all ops that only serve it."""
         assert group.contraction is not None
-        if (
-            group.kind == "conv" or 1 in group.shape[-2:]
-        ):  # A product with a vector reads its operands in place and packs none.
+        # Convolutions, and products with a vector, read their operands in place.
+        if group.kind == "conv" or 1 in group.shape[-2:]:
             return False
         prologue = prologue_of(self.items, item, group.contraction) if self.fusion.prologues else None
         if prologue is None:

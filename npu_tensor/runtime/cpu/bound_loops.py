@@ -33,6 +33,7 @@ __all__ = [
     "Packed",
     "Slot",
     "joined",
+    "packed_items",
     "step",
     "value_of",
     "with_constants",
@@ -137,6 +138,11 @@ def with_constants(loops: BoundLoops, constants: Mapping[int, Buffer]) -> BoundL
     return loops._replace(loops=bound, keep=(*loops.keep, *constants.values()))
 
 
+def packed_items(loops: BoundLoops) -> list[int]:
+    """Return the items that loops read in packed form."""
+    return [slot.item for loop in loops.loops for slot in loop.slots if isinstance(slot, Packed)]
+
+
 def value_of(slot: Slot) -> Callable[[list[Any]], int | float]:
     """Return the function that gets an argument of the kernel from the values of a run."""
     if isinstance(slot, Location):
@@ -145,6 +151,7 @@ def value_of(slot: Slot) -> Callable[[list[Any]], int | float]:
     if isinstance(slot, Number):
         item, kind = slot
         return lambda values: kind(values[item])
+    assert not isinstance(slot, Packed)
     return lambda values: slot
 
 

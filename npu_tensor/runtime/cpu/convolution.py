@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from npu_tensor._util.forks import cached_property
 from npu_tensor.ops.declare import Layout
@@ -60,14 +59,13 @@ class ConvolutionKernel(CpuKernel):
         image, weight, *rest = task.inputs
         assert task.program is not None
         copies = []
-        for number, source in enumerate((image, *rest)):
-            layout = source.layout
-            if layout is None or (min(layout.strides) >= 0 and layout.strides[-1] in ((1,) if not number else (0, 1))):
-                if number == 0 or layout is None or self._by_rows(layout) is not None:
-                    continue
-            copy, copied = bind_copy(owner, source, last_item(task) + 1 + number)
+        if not self._is_readable(image):
+            copy, image = bind_copy(owner, image, last_item(task) + 1)
             copies.append(copy)
-            image, rest = (copied, rest) if number == 0 else (image, [*rest[: number - 1], copied, *rest[number:]])
+        for number, source in enumerate(rest):
+            if source.layout is not None and not self._is_by_rows(source.layout):
+                copy, rest[number] = bind_copy(owner, source, last_item(task) + 2 + number)
+                copies.append(copy)
         assert image.layout is not None
         assert image.dtype is not None
         groups, rows, outputs = 1 if self.depthwise else self.groups, math.prod(task.shape[1:-1]), task.shape[-1]
@@ -97,6 +95,15 @@ class ConvolutionKernel(CpuKernel):
         bound = BoundLoop(loop.kernel, loop.meta_address, loop.items, loop.grain, arguments)
         new = tuple([(output.item, output.nbytes) for output in task.outputs])
         return joined([*copies, BoundLoops((bound,), new, keep=(product,))])
+
+    def _is_readable(self, image: Input) -> bool:
+        """Return True if the channels are neighbours, and offsets from the first element are not negative."""
+        assert image.layout is not None
+        return image.layout.strides[-1] == 1 and min(image.layout.strides) >= 0
+
+    def _is_by_rows(self, layout: Layout) -> bool:
+        """Return True if all places are evenly spaced, and channels neighbours or the same element."""
+        return layout.strides[-1] in (0, 1) and self._by_rows(layout) is not None
 
     def _by_rows(self, layout: Layout) -> Layout | None:
         """Return a layout over the result with all places as one dimension."""

@@ -204,12 +204,12 @@ def product_cost(task: Task, rates: ProcessorRates, threads: int, blocking: Bloc
 
 
 def convolution_cost(task: Task, rates: ProcessorRates, threads: int, depthwise: bool) -> Cost:
-    """Return the cost of a convolution: products at the rate of a matrix product, or element by element if depthwise."""
+    """Return the cost of a convolution, at the rate of matrix products, or of element-wise work if depthwise."""
     assert task.program is not None
     elements, nbytes = math.prod(task.shape), _tensor_bytes(task)
     seconds = 2 * task.macs / rates.flops if depthwise else task.macs / rates.macs["float32"]
     seconds += elements * flops(task.program) / rates.flops
-    working = max(1, min(threads, int(task.macs / (rates.macs["float32"] * rates.fork_seconds)) if seconds else 1))
+    working = max(1, min(threads, int(seconds / rates.fork_seconds)))
     return Cost(_sum(rates, (max(seconds / working, _memory_seconds(nbytes, working, rates)), working)), nbytes)
 
 

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Final
 
 from npu_tensor.kernels.vector_product import as_sum_over_rows
-from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable, Packed
+from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable, packed_items
 from npu_tensor.runtime.cpu.convolution import convolution_kernel
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
 from npu_tensor.runtime.cpu.gather_along import gather_kernel
@@ -55,7 +55,7 @@ def _together(kernels: Sequence[Kernel]) -> list[BoundKernel]:
     made: set[int] = set()
     for kernel in kernels:
         each = _loops(kernel)
-        if each is None or any(isinstance(s, Packed) and s.item in made for l in each.loops.loops for s in l.slots):
+        if each is None or any(item in made for item in packed_items(each.loops)):
             break
         bound.append(each)
         made.update(each.results)
