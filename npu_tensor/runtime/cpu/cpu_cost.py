@@ -176,7 +176,7 @@ def product_work(task: Task, blocking: Blocking, target: CpuTarget) -> ProductWo
     strides = [source.layout.strides for source in (left[0], right[0]) if source.layout]
     if not any(task.prologues) and all(len(each) == len(task.shape) for each in strides):
         a, b = map(Matrix, factor_dtypes(task), strides)
-        direct = direct_tile((m, n, task.depth), a, b, unit, target, products)
+        direct = direct_tile((m, n, task.depth), a, b, unit, target, products, threads=1)
     if direct is not None:
         rows, columns = direct[0].rows, direct[0].columns
     width = (direct[0].group if direct else 0) or columns  # that are computed together

@@ -9,7 +9,7 @@ from typing import Final
 
 from npu_tensor.kernels.vector_product import as_sum_over_rows
 from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable, packed_items
-from npu_tensor.runtime.cpu.convolution import convolution_kernel
+from npu_tensor.runtime.cpu.convolution_kernel import convolution_kernel
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
 from npu_tensor.runtime.cpu.gather_along import gather_kernel
 from npu_tensor.runtime.cpu.kernels import CpuKernel, LoopKernel, ProductKernel, composed_kernel
