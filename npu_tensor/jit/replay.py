@@ -40,7 +40,8 @@ def miss(tensors: tuple[Tensor, ...]) -> Any:
 
 def replay_of(trace: Trace) -> Replay:
     """Return the function that fills in the values, runs the plan and wraps the results."""
-    plan, template, specs, arguments, draws = trace.plan, trace.template, trace.specs, trace.arguments, trace.draws
+    plan, specs, arguments, draws = trace.plan, trace.specs, trace.arguments, trace.draws
+    template = trace.template + [None] * ((plan.size if plan else 0) - len(trace.template))
     replaced = dict(trace.replaced)
     places = [(item, _place(tensor)) for item, tensor in trace.outside]
     read_gradients = [leaf for _, (leaf, _) in places if leaf is not None]

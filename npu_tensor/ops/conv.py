@@ -200,7 +200,7 @@ def _convolution(name: str, ggml: str) -> Any:
         return _ungrouped(total, counts, channels_last)
 
     conv.__name__ = name
-    return op(kind="data", rule=_conv_rule, ggml=ggml, public=False)(conv)
+    return op(kind="conv", rule=_conv_rule, ggml=ggml, public=False)(conv)
 
 
 def _transposed(name: str, ggml: str = "") -> Any:

@@ -22,6 +22,7 @@ __all__ = [
     "LEAST_PIECE",
     "NEAR",
     "ProductWork",
+    "convolution_cost",
     "copy_cost",
     "factor_dtypes",
     "flops",
@@ -200,6 +201,16 @@ def product_cost(task: Task, rates: ProcessorRates, threads: int, blocking: Bloc
         seconds = size / rates.packed_bytes + operations / rates.flops
         stages.append((max(seconds / working, _memory_seconds(2 * size, working, rates)), working))
     return Cost(_sum(rates, *stages), nbytes)
+
+
+def convolution_cost(task: Task, rates: ProcessorRates, threads: int, depthwise: bool) -> Cost:
+    """Return the cost of a convolution, at the rate of matrix products, or of element-wise work if depthwise."""
+    assert task.program is not None
+    elements, nbytes = math.prod(task.shape), _tensor_bytes(task)
+    seconds = 2 * task.macs / rates.flops if depthwise else task.macs / rates.macs["float32"]
+    seconds += elements * flops(task.program) / rates.flops
+    working = max(1, min(threads, int(seconds / rates.fork_seconds)))
+    return Cost(_sum(rates, (max(seconds / working, _memory_seconds(nbytes, working, rates)), working)), nbytes)
 
 
 QUANTIZED_MACS: Final = 0.6

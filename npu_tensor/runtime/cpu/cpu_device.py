@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import chain, takewhile
+from itertools import chain
 from typing import Final
 
 from npu_tensor.kernels.vector_product import as_sum_over_rows
-from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable
+from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable, packed_items
+from npu_tensor.runtime.cpu.convolution import convolution_kernel
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
 from npu_tensor.runtime.cpu.gather_along import gather_kernel
 from npu_tensor.runtime.cpu.kernels import CpuKernel, LoopKernel, ProductKernel, composed_kernel
@@ -48,6 +49,19 @@ def _loops(kernel: Kernel) -> BoundKernel | None:
     return BoundKernel(kernel.loops, [output.item for output in kernel.task.outputs])
 
 
+def _together(kernels: Sequence[Kernel]) -> list[BoundKernel]:
+    """Return the first kernels that can be one call: what they pack must exist before."""
+    bound: list[BoundKernel] = []
+    made: set[int] = set()
+    for kernel in kernels:
+        each = _loops(kernel)
+        if each is None or any(item in made for item in packed_items(each.loops)):
+            break
+        bound.append(each)
+        made.update(each.results)
+    return bound
+
+
 class CpuDevice(Processor):
     """The processor of this machine."""
 
@@ -64,8 +78,7 @@ class CpuDevice(Processor):
         result: list[PlannedLaunch] = []
         first = 0
         while first < len(kernels):
-            several = takewhile(lambda each: each is not None, map(_loops, kernels[first:]))
-            bound = [each for each in several if each is not None]
+            bound = _together(kernels[first:])
             end = first + max(1, len(bound))
             if len(bound) > 1:
                 table = LoopTable(self, bound, frozenset(chain(*dying[first:end])))
@@ -86,6 +99,8 @@ class CpuDevice(Processor):
             reason = refusal(program)
             if reason is not None:
                 return Refusal(reason)
+        if task.kind == "conv":
+            return convolution_kernel(self, task)
         if task.kind != "matmul":
             return LoopKernel(self, task)
         if task.shape[-2:] == (1, 1):  # Threads share a long row.
