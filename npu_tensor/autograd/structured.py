@@ -6,7 +6,7 @@ A rule takes a `Recording` of an op and the number of an operand, and records th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -86,6 +86,64 @@ def _rotate(of: Recording, number: int) -> Tensor:
     """Rotate back by the negative angles, with the same common factor."""
     _, positions, *factors = of.operands
     return ops.rotate(of.gradient, -positions, *factors, **of.call.attributes)
+
+
+# --- convolutions, each of which is a gradient of the others
+
+
+def _convolution(of: Recording, number: int) -> Tensor:
+    attributes, operands, dtype = of.call.attributes, of.operands, of.spec(number).dtype
+    gradient = of.gradient.to(dtype)
+    if number == 0:
+        return _transposed(gradient, operands[1], _places_of(operands[0], attributes), attributes)
+    return _weight_gradient(operands[0], gradient, operands[1].shape[2:], attributes)
+
+
+def _transposed_convolution(of: Recording, number: int) -> Tensor:
+    attributes, (image, weight) = of.call.attributes, of.operands
+    gradient = of.gradient.to(of.spec(number).dtype)
+    if number == 0:
+        return _convolved(gradient, weight, _places_of(image, attributes), attributes)
+    return _weight_gradient(gradient, image, weight.shape[2:], attributes)
+
+
+def _gradient_of_weight(of: Recording, number: int) -> Tensor:
+    attributes, weight = of.call.attributes, of.gradient.to(of.spec(number).dtype)
+    places = _places_of(of.operands[number], attributes)
+    return (_transposed, _convolved)[number](of.operands[1 - number], weight, places, attributes)
+
+
+_GEOMETRY: Final = ("stride", "padding", "dilation", "groups", "channels_last")
+_CONVOLUTIONS: Final = ops.conv_1d, ops.conv_2d, ops.conv_3d
+_TRANSPOSED: Final = ops.conv_transpose_1d, ops.conv_transpose_2d, ops.conv_transpose_3d
+
+
+def _places_of(image: Tensor, attributes: Mapping[str, Any]) -> tuple[int, ...]:
+    return image.shape[1:-1] if attributes["channels_last"] else image.shape[2:]
+
+
+def _convolved(image: Tensor, weight: Tensor, counts: Sequence[int], attributes: Mapping[str, Any]) -> Tensor:
+    """Convolve at `counts` positions, which the padding at the end allows for."""
+    geometry = {name: attributes[name] for name in _GEOMETRY}
+    sizes = weight.shape[2:], _places_of(image, attributes), *(geometry[name] for name in _GEOMETRY[:3])
+    geometry["padding"] = tuple(
+        (before, (count - 1) * step + gap * (size - 1) + 1 - extent - before)
+        for count, size, extent, step, (before, _), gap in zip(counts, *sizes, strict=True)
+    )
+    result: Tensor = _CONVOLUTIONS[len(counts) - 1](image, weight, **geometry)
+    return result
+
+
+def _transposed(image: Tensor, weight: Tensor, extents: tuple[int, ...], attributes: Mapping[str, Any]) -> Tensor:
+    geometry = {name: attributes[name] for name in _GEOMETRY}
+    result: Tensor = _TRANSPOSED[len(extents) - 1](image, weight, extents, **geometry)
+    return result
+
+
+def _weight_gradient(image: Tensor, gradient: Tensor, kernel: Any, attributes: Mapping[str, Any]) -> Tensor:
+    geometry = {name: attributes[name] for name in _GEOMETRY}
+    result: Tensor = ops.conv_weight_gradient(image, gradient, tuple(kernel), **geometry)
+    return result
 
 
 # --- sums, whose gradients are views
@@ -384,6 +442,9 @@ RULES: Final[dict[str, Rule]] = {
     "sum": _sum,
     "mean": _mean,
     "contract": _contract,
+    **dict.fromkeys(["conv_1d", "conv_2d", "conv_2d_dw", "conv_3d"], _convolution),
+    **dict.fromkeys(["conv_transpose_1d", "conv_transpose_2d", "conv_transpose_3d"], _transposed_convolution),
+    "conv_weight_gradient": _gradient_of_weight,
     "linear_quantized": lambda of, number: (of.gradient.float() @ of.operands[1].dequantize()).to(
         of.spec(number).dtype
     ),

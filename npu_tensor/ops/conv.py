@@ -196,7 +196,7 @@ def _convolution(name: str, ggml: str) -> Any:
         framed = _region(image, [-before for before, _ in padding], _frame(kernel, counts, stride, dilation))
         total = np.zeros((image.shape[0], groups, outputs // groups, math.prod(counts)), image.dtype)
         for place, met in _slices(kernel, counts, stride, dilation):
-            total += kernels[place] @ framed[met].reshape(*image.shape[:3], -1)
+            total += kernels[place] @ framed[met].reshape(*image.shape[:3], math.prod(counts))
         return _ungrouped(total, counts, channels_last)
 
     conv.__name__ = name
@@ -243,8 +243,8 @@ conv_transpose_3d: Final = _transposed("conv_transpose_3d")
 
 @op(kind="data", rule=_weight_rule, public=False)
 def conv_weight_gradient(
-    input: Array,
-    gradient: Array,
+    input: Any,
+    gradient: Any,
     /,
     kernel: tuple[int, ...],
     stride: tuple[int, ...],
@@ -262,4 +262,4 @@ def conv_weight_gradient(
     flat = outer.reshape(*outer.shape[:3], math.prod(counts))
     for place, met in _slices(kernel, counts, stride, dilation) if math.prod(counts) else ():
         total[place] = (flat @ framed[met].reshape(*image.shape[:3], math.prod(counts)).swapaxes(2, 3)).sum(0)
-    return total.reshape(-1, *total.shape[2:])
+    return total.reshape(groups * outer.shape[2], *total.shape[2:])
