@@ -225,11 +225,13 @@ def _matrices(operand: Matrix | Computed) -> list[Matrix]:
     return [x for x in inputs if x.strides is not None]
 
 
-def _column_stride(operand: Matrix, columns: int) -> int | None:
-    """Return the column stride; 1 for a single column; None for a number."""
+def _access(operand: Matrix, columns: int) -> str:
+    """Return the access of `GemmSpec` to an operand of the epilogue."""
     if operand.strides is None:
-        return None
-    return operand.strides[-1] if columns > 1 else 1
+        return "number"
+    if columns > 1 and operand.strides[-1] == 0:
+        return "column"
+    return "row" if operand.strides[-2] else "vector"
 
 
 def _matrix_without_batch(operand: Matrix, keep: int) -> Matrix:
@@ -521,12 +523,11 @@ class Gemm:
             offsets.append(_offsets("int8", Layout(problem.batch, problem.a.lines)))
         steps = sizes["steps"] * sizes.get("runs", 1)
         tile_cycles = _OVERHEAD_CYCLES + steps * tile.rows * tile.columns // unit_lanes(tile.unit, self._target)
-        access = {None: "number", 0: "column", 1: "row"}
         spec = GemmSpec(
             tile,
             tuple(output.dtype for output in problem.outputs),
             epilogue or _store_sum(unit.accumulate, problem.outputs),
-            tuple((operand.dtype, access[_column_stride(operand, n)]) for operand in problem.operands),
+            tuple((operand.dtype, _access(operand, n)) for operand in problem.operands),
             self.strips,
         )
         strips = len(offsets[0]) * blocks * b_panels
@@ -597,9 +598,10 @@ class Gemm:
                 tiles, key=lambda tile: -(-vectors // tile[1]) * (_ROW_COST + tile[1] + tile[1] / tile[0])
             )
             return Blocking(unit, rows, width * lanes)
-        if vectors == 1:
-            rows, columns = rows * columns // lanes, lanes
-        return Blocking(unit, min(rows, _WINDOW_ROWS), columns)
+        width = min((2, 3, 1), key=lambda width: -(-vectors // width) * width * (1.1 if width == 1 else 1))
+        if width * lanes != columns:
+            rows = (registers - 1 - width) // width
+        return Blocking(unit, min(rows, _WINDOW_ROWS), width * lanes)
 
     def _packing(
         self,

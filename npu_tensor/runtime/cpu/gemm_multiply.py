@@ -24,6 +24,7 @@ from typing import Final, Literal, NamedTuple
 
 from npu_tensor._util.cache_sizes import MODULES
 from npu_tensor.ops.expression import Program
+from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.runtime.cpu.gemm_micro import (
     Elements,
     Operand,
@@ -376,15 +377,16 @@ MULTIPLY_META = (
     *("runs", "table", "zeros"),
 )
 
-# A longer epilogue is not written once for each vector of a tile.
-_SHORT_PROGRAM = 6
+# Operations of the longest epilogue that is written once for each vector of a tile.
+_SHORT_PROGRAM = 12
 
 
 class GemmSpec(NamedTuple):
     """Parameters of the kernel that multiplies.
 
     The epilogue is elementwise: load slot 0 is the sum, slot i the operand i - 1. An operand's access is "row"
-    (consecutive columns), "column" (one element for all columns) or "number" (a run-time scalar).
+    (consecutive columns), "vector" (the same for all rows), "column" (one element for all columns) or "number" (a
+    run-time scalar).
     """
 
     tile: TileSpec
@@ -572,13 +574,15 @@ class _MultiplyWriter:
         def from_registers() -> None:
             assert sums is not None
             vectors = self.shape.columns // emitter.lanes
+            shared: list[dict[int, Value]] = [{} for _ in range(vectors)]
             for row in range(self.shape.rows):
                 places = starts(emitter.constant(row, "i64"))
                 for j in range(vectors):
                     at = emitter.add(first_column, j * emitter.lanes)
-                    self._store_vector(places, sums[row * vectors + j], at, None)
+                    self._store_vector(places, sums[row * vectors + j], at, None, shared[j])
 
-        if sums is None or self.unit.bytes != 4 or len(self.spec.epilogue.instructions) > _SHORT_PROGRAM:
+        length = sum(PRIMITIVES[step.primitive].flops for step in self.spec.epilogue.instructions)
+        if sums is None or self.unit.bytes != 4 or length > _SHORT_PROGRAM:
             from_memory()
             return
         whole = emitter.op(
@@ -602,7 +606,15 @@ class _MultiplyWriter:
         offset = self.emitter.load_value("i64", self.table, 2 + position)
         return self.emitter.byte_offset(base, offset), self.emitter.load_value("i64", self.row_strides, position)
 
-    def _store_vector(self, starts: dict[int, Value], sums: Value, matrix_column: Value, mask: Value | None) -> None:
+    def _store_vector(
+        self,
+        starts: dict[int, Value],
+        sums: Value,
+        matrix_column: Value,
+        mask: Value | None,
+        shared: dict[int, Value] | None = None,
+    ) -> None:
+        """Apply the epilogue to a vector of sums. `shared` keeps operands that are the same for all rows."""
         emitter, outputs = self.emitter, self.spec.outputs
         first_operand = 2 + len(outputs)
 
@@ -613,7 +625,12 @@ class _MultiplyWriter:
             start = starts[first_operand + slot - 1]
             if access == "column":
                 return emitter.load_scalar(dtype, start)
-            return emitter.load(dtype, emitter.address(start, matrix_column, dtype), mask)
+            if access == "vector" and shared is not None and slot in shared:
+                return shared[slot]
+            value = emitter.load(dtype, emitter.address(start, matrix_column, dtype), mask)
+            if shared is not None:
+                shared[slot] = value
+            return value
 
         def scalar(slot: int, dtype: str) -> Value:
             return emitter.load_number(POINTERS, first_operand + slot - 1, dtype)
