@@ -63,6 +63,13 @@ def _moved(values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([values[axis] for axis in _order(len(values))])
 
 
+def _moved_spec(operand: Any, ndim: int) -> Any:
+    """Return the spec of an operand that broadcasts to an image in channels-last order."""
+    if not isinstance(operand, Spec) or not operand.ndim:
+        return operand
+    return Spec.of(_moved((1,) * (ndim - operand.ndim) + operand.shape), operand.dtype)
+
+
 def _place(dim: int, ndim: int) -> int:
     """Return the channels-last place of a dimension."""
     return _order(ndim).index(dim)
@@ -202,7 +209,13 @@ class _Rewriting:
             return False
         operands = [self._operand(each, ndim, number) for each in inputs]
         specs = [spec or own for spec, own in zip(map(self._spec, operands), call.operands, strict=True)]
-        self._finish(number, self._new(_again(call, specs), operands, number), item["keep"])
+        # Gradient ops have the operands of the op, which are also images, as an attribute.
+        changed = {
+            name: tuple([_moved_spec(each, ndim) for each in value])
+            for name, value in call.attributes.items()
+            if isinstance(value, tuple) and any(isinstance(each, Spec) for each in value)
+        }
+        self._finish(number, self._new(_again(call, specs, **changed), operands, number), item["keep"])
         return True
 
     def _add_reduction(self, number: int, item: Item) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 from npu_tensor.kernels.vector_product import as_sum_over_rows
 from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable, packed_items
 from npu_tensor.runtime.cpu.convolution_kernel import convolution_kernel
+from npu_tensor.runtime.cpu.convolution_gradients import transposed_kernel, weight_gradient_kernel
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
 from npu_tensor.runtime.cpu.gather_along import gather_kernel
 from npu_tensor.runtime.cpu.kernels import CpuKernel, LoopKernel, ProductKernel, composed_kernel
@@ -25,6 +26,8 @@ __all__ = ["CpuDevice"]
 
 
 KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
+    **dict.fromkeys(["conv_transpose_1d", "conv_transpose_2d", "conv_transpose_3d"], transposed_kernel),
+    "conv_weight_gradient": weight_gradient_kernel,
     "linear_quantized": QuantizedKernel,
     "dequantize": DequantizeKernel,
     "gather_along": gather_kernel,
