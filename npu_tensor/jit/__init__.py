@@ -9,6 +9,7 @@ Rules:
     - Results are new tensors.
     - Tensors from outside are read again at each call, and those that the function changes in place are changed at each
       call. The function keeps the tensor objects that it found during capture.
+    - Values that depend only on constants and tensors from outside are computed once, and again after a change.
     - Random numbers are drawn at each call.
     - Changing an argument is an error.
     - A computed tensor leaves the function as a result only. One that is stored elsewhere has no value: reading it

@@ -13,7 +13,7 @@ from typing import Any, Final
 from npu_tensor import ops
 from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.structure import pending_ops
-from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.spec import contiguous_strides
 
 __all__ = ["prepared_nodes"]
@@ -40,13 +40,12 @@ def prepared_nodes(roots: Sequence[Node], varying: Collection[Any]) -> list[Node
     if not sources:
         return []
     needed, results = {*roots}, _with_bases(roots, pending)
-    strides = _strides(pending, sources)
     prepared: list[Node] = []
     remaining = LARGER_BYTES
     for node, inputs in reversed(pending.items()):
         if node not in needed and node in sources:
             continue
-        if node in sources and node not in results and not _is_free(node, strides, pending):
+        if node in sources and node not in results and not _is_free(node, pending):
             nbytes = node.spec.nbytes
             if nbytes <= max(SMALL_BYTES, sum(leaf.spec.nbytes for leaf in sources[node])):
                 prepared.append(node)
@@ -85,29 +84,30 @@ def _with_bases(roots: Sequence[Node], pending: Mapping[Node, tuple[Any, ...]]) 
     return results
 
 
-def _strides(pending: Mapping[Node, tuple[Any, ...]], nodes: Collection[Node]) -> dict[Node, Layout]:
-    """Return the layouts of views in the buffers that they view. A view that has to be copied has none."""
-    layouts: dict[Node, Layout] = {}
-    for node in nodes:
-        call = node.call
-        if call is None or call.op.layout is None:
-            continue
-        base = pending[node][0]
-        layout = call.op.layout(layouts.get(base) or _row_major(base), call.spec.shape, call.attributes)
-        if layout is not None:
-            layouts[node] = layout
-    return layouts
-
-
-def _row_major(node: Node) -> Layout:
-    return Layout(node.spec.shape, contiguous_strides(node.spec.shape))
-
-
-def _is_free(node: Node, strides: Mapping[Node, Layout], pending: Mapping[Node, tuple[Any, ...]]) -> bool:
+def _is_free(node: Node, pending: Mapping[Node, tuple[Any, ...]]) -> bool:
     """Return True if the readers of a node compute it at no cost, or keep it in a layout of their own."""
-    if node in strides or node.call is None or node.call.op is ops.fill.op:
+    assert node.call is not None
+    if node.call.op.kind != "view":
+        return node.call.op is ops.fill.op
+    if _is_strided(node, pending):
         return True
-    if node.call.op.kind != "view" or node.spec.nbytes <= SMALL_BYTES:
-        return False
     readers = [each for each, inputs in pending.items() if node in inputs]
-    return all(each.call is not None and each.call.op.kind == "matmul" for each in readers)
+    return node.spec.nbytes > SMALL_BYTES and all(each.call and each.call.op.kind == "matmul" for each in readers)
+
+
+def _is_strided(view: Node, pending: Mapping[Node, tuple[Any, ...]]) -> bool:
+    """Return True if strides describe a view in the buffer that it views. Other views have to be copied."""
+    calls: list[Call] = []
+    node = view
+    while node in pending and node.call is not None and node.call.op.kind == "view":
+        calls.append(node.call)
+        node = pending[node][0]
+    if all(call.op is ops.reshape.op for call in calls):
+        return True
+    whole = Layout(node.spec.shape, contiguous_strides(node.spec.shape))
+    layout: Layout | None = whole
+    for call in reversed(calls):
+        assert call.op.layout is not None
+        layout = call.op.layout(layout or whole, call.spec.shape, call.attributes)
+        whole = Layout(call.spec.shape, contiguous_strides(call.spec.shape))
+    return layout is not None

@@ -9,12 +9,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import CodeType
 from typing import Any, NamedTuple, TypeVar
 
 from npu_tensor import ops
 from npu_tensor.graph.aliasing import View
 from npu_tensor.graph.history import Leaf, leaves, same
-from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node
+from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node, source_line
 from npu_tensor.graph.structure import Structure, pending_ops, structure_of
 from npu_tensor.graph.tracing import Watch, watched
 from npu_tensor.jit.preparation import prepared_nodes
@@ -36,10 +37,15 @@ BLANK = Tensor.__new__(Tensor)
 
 
 class Recorded(NamedTuple):
-    """Op of a node and the line that recorded it, as "file.py:12"."""
+    """Op of a node and the instruction that recorded it."""
 
     call: Call | None
-    line: str
+    where: tuple[CodeType, int] | None
+
+    @property
+    def line(self) -> str:
+        """The recording line as "file.py:12", or ""."""
+        return source_line(*self.where) if self.where else ""
 
 
 class Derived(NamedTuple):
@@ -309,7 +315,7 @@ def _stage(
         arguments=tuple(arguments),
         outside=tuple(read),
         prepared=tuple(prepared),
-        recorded=tuple((item, Recorded(node.call, node.line)) for item, node in structure.nodes),
+        recorded=tuple((item, Recorded(node.call, node.where)) for item, node in structure.nodes),
         persistent=frozenset(n for n, leaf in structure.leaves if isinstance(leaf, Node) and leaf not in numbers),
     )
 
