@@ -29,6 +29,7 @@ KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
     "gather_along": gather_kernel,
     "put": partial(rows_kernel, puts=True),
     "take": partial(rows_kernel, puts=False),
+    "take_points": partial(rows_kernel, puts=False),
     "write_strided": strided_kernel,
     **dict.fromkeys(COMPOSED, composed_kernel),
 }
