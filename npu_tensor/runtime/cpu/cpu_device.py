@@ -10,7 +10,6 @@ from typing import Final
 from npu_tensor.kernels.vector_product import as_sum_over_rows
 from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
-from npu_tensor.runtime.cpu.gather_along import gather_kernel
 from npu_tensor.runtime.cpu.kernels import CpuKernel, LoopKernel, ProductKernel, composed_kernel
 from npu_tensor.runtime.cpu.loop_kernel import refusal
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
@@ -26,8 +25,9 @@ __all__ = ["CpuDevice"]
 KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
     "linear_quantized": QuantizedKernel,
     "dequantize": DequantizeKernel,
-    "gather_along": gather_kernel,
+    "gather_along": partial(rows_kernel, puts=False),
     "put": partial(rows_kernel, puts=True),
+    "scatter_along": partial(rows_kernel, puts=True),
     "take": partial(rows_kernel, puts=False),
     "take_points": partial(rows_kernel, puts=False),
     "write_strided": strided_kernel,

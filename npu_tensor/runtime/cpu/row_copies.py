@@ -1,4 +1,4 @@
-"""The ops `take`, `take_points` and `put`: rows at positions that tensors of indices give.
+"""Rows of a table at indices: `take`, `take_points`, `gather_along`, `put` and `scatter_along`.
 
 A first loop computes the offset of each indexed row, a second one checks them, and the last one copies or adds. Values
 of equal indices are stored in the order of the indices, so results do not depend on the number of threads.
@@ -19,7 +19,7 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program, ProgramBuilder, as_parameter
 from npu_tensor.ops.layouts import merged, reshaped
 from npu_tensor.runtime.cpu.bind_loop import bind_loop
-from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined
+from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined, with_constants
 from npu_tensor.runtime.cpu.cpu_cost import PACKED_PIECE
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
 from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte
@@ -28,6 +28,7 @@ from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value, ValueOrNumber
 from npu_tensor.runtime.cpu.write_strided import is_contiguous
+from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import broadcast_shapes, contiguous_strides
 from npu_tensor.task import Cost, Input, Output, Refusal, Task
 
@@ -147,11 +148,12 @@ def _check_module(_: None, target: CpuTarget) -> str:
 
 
 @lru_cache(maxsize=MODULES)
-def _offsets_program(indices: tuple[tuple[str, int, int], ...], base: int, wrap: bool) -> Program:
+def _offsets_program(indices: tuple[tuple[str, int, int], ...], grid: int, base: int, wrap: bool) -> Program:
     """Return the program of the offset of a row, which is -1 if an index is out of range.
 
     Args:
         indices: Dtype, extent and step of each index.
+        grid: Number of operands with offsets of positions, which follow the indices.
         base: Offset of the first row.
         wrap: True if negative indices count from the end.
     """
@@ -160,13 +162,16 @@ def _offsets_program(indices: tuple[tuple[str, int, int], ...], base: int, wrap:
     def number(value: int) -> Any:
         return builder.constant(as_parameter(value), "int64")
 
-    offset, is_wrong = number(base), builder.constant(False, "bool")
+    offset = number(base)
+    is_wrong: Any = builder.constant(False, "bool")
     for slot, (dtype, extent, step) in enumerate(indices):
         index: Any = builder.load(slot, dtype).astype("int64")
         if wrap:
             index = np.where(index < 0, index + number(extent), index)
         offset = offset + index * number(step)
         is_wrong = is_wrong | (index < 0) | (index >= number(extent))
+    for slot in range(len(indices), len(indices) + grid):
+        offset = offset + builder.load(slot, "int64")
     return builder.program([np.where(is_wrong, number(-1), offset)])
 
 
@@ -175,12 +180,14 @@ class _Rows(NamedTuple):
 
     Attributes:
         dims: Indexed dimensions of the table.
+        grid: Dimensions in which an index has the positions of its own elements, see `gather_along`.
         table: Layout of the table, over the indexed part.
         values: Layout over the indices and the other dimensions of the table.
         indices: Layout of each index over the shape of all.
     """
 
     dims: tuple[int, ...]
+    grid: tuple[int, ...]
     table: Layout
     values: Layout
     indices: tuple[Layout, ...]
@@ -193,6 +200,11 @@ def _rows_of(task: Task, puts: bool) -> _Rows:
     assert table is not None
     shape = broadcast_shapes(*(index.shape for index in indices))
     over = tuple(_expanded(index, shape) for index in indices)
+    if task.ops[0] in ("gather_along", "scatter_along"):
+        dim, values = attributes["dim"], task.inputs[1].layout if puts else task.outputs[0].layout
+        table = Layout(table.shape, contiguous_strides(table.shape)) if puts else table
+        assert values is not None
+        return _Rows((dim,), tuple(axis for axis in range(len(shape)) if axis != dim), table, values, over)
     if puts:
         values, bounds = task.inputs[1].layout, attributes["bounds"]
         assert values is not None
@@ -200,12 +212,12 @@ def _rows_of(task: Task, puts: bool) -> _Rows:
         extents = tuple(len(range(*bound)) for bound in bounds)
         base = sum(bound[0] * step for bound, step in zip(bounds, steps, strict=True))
         strides = tuple(bound[2] * step for bound, step in zip(bounds, steps, strict=True))
-        return _Rows(attributes["dims"], Layout(extents, strides, base), values, over)
+        return _Rows(attributes["dims"], (), Layout(extents, strides, base), values, over)
     dims = (attributes["dim"],) if "dim" in attributes else tuple(range(len(indices)))
     first, result = dims[0], task.outputs[0].layout
     order = (*range(first, first + len(shape)), *range(first), *range(first + len(shape), len(result.shape)))
-    values = Layout(*(tuple(each[axis] for axis in order) for each in result[:2]))
-    return _Rows(dims, table, values, over)
+    values = Layout(tuple(result.shape[axis] for axis in order), tuple(result.strides[axis] for axis in order))
+    return _Rows(dims, (), table, values, over)
 
 
 def _expanded(layout: Layout, shape: tuple[int, ...]) -> Layout:
@@ -234,7 +246,7 @@ def rows_kernel(processor: Processor, task: Task, puts: bool) -> RowsKernel | Re
 
 def _rest(rows: _Rows) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
     """Return the extents of the dimensions without index, and the strides of the table and of the values."""
-    axes = [axis for axis in range(len(rows.table.shape)) if axis not in rows.dims]
+    axes = [axis for axis in range(len(rows.table.shape)) if axis not in (*rows.dims, *rows.grid)]
     extents, strides = ([each[axis] for axis in axes] for each in rows.table[:2])
     return merged(extents, [strides, rows.values.strides[len(rows.values.strides) - len(axes) :]])
 
@@ -261,6 +273,7 @@ class RowsKernel(CpuKernel):
         wrong, offsets, copied, wide = range(first, first + 4)
         attributes, dtype, before, after = task.call.attributes, table.dtype, [], []
         reduce = attributes.get("reduce", "")
+        overwritten: tuple[tuple[int, int], ...] = ()
         rows, value = _rows_of(task, puts), task.inputs[1]
         shape = rows.values.shape[: len(rows.indices[0].shape)]
         if puts:
@@ -272,7 +285,7 @@ class RowsKernel(CpuKernel):
                 before.append(copy)
                 assert value.layout is not None
                 rows = rows._replace(values=value.layout)
-            destination, overwritten = output.item, ()
+            destination = output.item
             assert table.layout is not None
             if dtype is not table.dtype:
                 copy, source = bind_copy(owner, table, wide, dtype)
@@ -286,7 +299,7 @@ class RowsKernel(CpuKernel):
             places = Location(destination), Location(value.item, first_byte(value))
             new = []
         else:
-            places, overwritten = (Location(table.item), Location(output.item)), ()
+            places = Location(table.item), Location(output.item)
             new = [(output.item, output.nbytes)]
         if dtype.is_quantized:
             rows, dtype = _as_bytes(rows, dtype), uint8
@@ -298,11 +311,15 @@ class RowsKernel(CpuKernel):
         steps = [
             (str(s.dtype), rows.table.shape[d], rows.table.strides[d]) for s, d in zip(indices, rows.dims, strict=True)
         ]
-        program = _offsets_program(
-            tuple(steps), rows.table.offset, bool(attributes.get("wrap", "dim" not in attributes))
-        )
+        grid = {}
+        for item, axis in enumerate((axis for axis in rows.grid if shape[axis] > 1), wide + 1):
+            grid[item] = Buffer.from_array(np.arange(shape[axis]) * rows.table.strides[axis])
+            strides = tuple(int(other == axis) for other in range(len(shape)))
+            indices.append(Input(item, int64, Layout(shape, strides)))
+        wrap = bool(attributes.get("wrap", "dim" not in attributes))
+        program = _offsets_program(tuple(steps), len(grid), rows.table.offset, wrap)
         found = Output(offsets, int64, Layout(shape, contiguous_strides(shape)), 8 * count)
-        before.append(bind_loop(owner, program, shape, 0, indices, [found]))
+        before.append(with_constants(bind_loop(owner, program, shape, 0, indices, [found]), grid))
         checked = Location(offsets), Location(wrong)
         loops = (
             BoundLoop(owner.compiled(_check_module, None), 0, count, count, checked),
@@ -348,5 +365,8 @@ def _as_bytes(rows: _Rows, dtype: DType) -> _Rows:
     """Return whole rows of blocks as rows of bytes."""
     (entries, *row), shape = rows.table.shape, rows.indices[0].shape
     nbytes = dtype.nbytes(math.prod(row))
-    table, values = ((extents := (*lead, nbytes), contiguous_strides(extents)) for lead in ((entries,), shape))
-    return rows._replace(table=Layout(*table), values=Layout(*values))
+    table, values = (entries, nbytes), (*shape, nbytes)
+    return rows._replace(
+        table=Layout(table, contiguous_strides(table), dtype.nbytes(rows.table.offset)),
+        values=Layout(values, contiguous_strides(values)),
+    )
