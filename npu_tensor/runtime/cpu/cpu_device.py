@@ -9,6 +9,7 @@ from typing import Final
 
 from npu_tensor.kernels.vector_product import as_sum_over_rows
 from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable
+from npu_tensor.runtime.cpu.concat import concat_kernel
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
 from npu_tensor.runtime.cpu.kernels import CpuKernel, LoopKernel, ProductKernel, composed_kernel
 from npu_tensor.runtime.cpu.loop_kernel import refusal
@@ -24,6 +25,7 @@ __all__ = ["CpuDevice"]
 
 KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
     "linear_quantized": QuantizedKernel,
+    "concat": concat_kernel,
     "dequantize": DequantizeKernel,
     "gather_along": partial(rows_kernel, puts=False),
     "put": partial(rows_kernel, puts=True),
