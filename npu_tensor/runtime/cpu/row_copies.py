@@ -309,7 +309,9 @@ class RowsKernel(CpuKernel):
             for source, layout in zip(task.inputs[1 + puts :], rows.indices, strict=True)
         ]
         steps = [
-            (str(s.dtype), rows.table.shape[d], rows.table.strides[d]) for s, d in zip(indices, rows.dims, strict=True)
+            (s.dtype.name, rows.table.shape[dim], rows.table.strides[dim])
+            for s, dim in zip(indices, rows.dims, strict=True)
+            if s.dtype is not None
         ]
         grid = {}
         for item, axis in enumerate((axis for axis in rows.grid if shape[axis] > 1), wide + 1):
