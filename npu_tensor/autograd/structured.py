@@ -267,9 +267,7 @@ def _gather_along(of: Recording, number: int) -> Tensor:
         # Gathering checks the indices, also if the forward result is never computed.
         chosen = ops.gather_along(places.expand(*spec.shape), index, dim=dim)
         return ops.where_op(places == chosen, of.gradient, 0.0)
-    grid = [_places(np.arange(index.shape[a]).reshape([-1 if a == b else 1 for b in axes])) for a in axes]
-    grid[dim] = index
-    return _added(of.zeros(number), of.gradient, grid, tuple(axes))
+    return ops.scatter_along(of.zeros(number), of.gradient, index, dim, "add")
 
 
 def _take_points(of: Recording, number: int) -> Tensor:
@@ -290,6 +288,16 @@ def _put(of: Recording, number: int) -> Tensor:
     dims = attributes["dims"]
     front = part.permute(*dims, *(axis for axis in range(part.ndim) if axis not in dims))
     return ops.take_points(front, *indices) if indices else front
+
+
+def _scatter_along(of: Recording, number: int) -> Tensor:
+    _, value, index = of.operands
+    dim, reduce = of.call.attributes["dim"], of.call.attributes["reduce"]
+    if reduce not in ("", "add"):
+        raise NotImplementedError(f"reduce={reduce!r}")
+    if number:
+        return ops.gather_along(of.gradient, index, dim)
+    return of.gradient if reduce else ops.scatter_along(of.gradient, _filled(value._node.spec, 0), index, dim)
 
 
 # --- scans and remainders
@@ -467,6 +475,7 @@ RULES: Final[dict[str, Rule]] = {
     "take": _take,
     "take_points": _take_points,
     "put": _put,
+    "scatter_along": _scatter_along,
     "clamp": _clamp,
     "remainder": _remainder(lambda x: x.floor()),
     "fmod": _remainder(lambda x: x.trunc()),

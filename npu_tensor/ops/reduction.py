@@ -143,7 +143,7 @@ def l2_norm(input, /, dim=-1, eps: float = 1e-12):
     return input * (1 / np.maximum(np.sqrt(row_sum(input * input)), eps))
 
 
-# --- scans: running sums, products and extremes along a dimension, computed by NumPy
+# --- scans: running sums, products and extremes along a dimension
 
 
 @rules.of_tensors()
