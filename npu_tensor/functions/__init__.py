@@ -2,6 +2,7 @@
 
 from npu_tensor.functions import (  # noqa: F401
     arithmetic,
+    attention,
     convolution,
     creation,
     ggml,
