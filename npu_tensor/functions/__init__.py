@@ -2,9 +2,9 @@
 
 from npu_tensor.functions import (  # noqa: F401
     arithmetic,
-    attention,
     convolution,
     creation,
+    dot_product_attention,
     ggml,
     ggml_images,
     ggml_sequences,

@@ -2,10 +2,10 @@
 
 # ruff: noqa: F403 - one name for all families
 from npu_tensor.ops.activation import *
-from npu_tensor.ops.attention import *
 from npu_tensor.ops.contraction import *
 from npu_tensor.ops.declare import Call, Layout, Op
 from npu_tensor.ops.elementwise import *
+from npu_tensor.ops.fused_attention import *
 from npu_tensor.ops.movement import *
 from npu_tensor.ops.quantized import *
 from npu_tensor.ops.reduction import *

@@ -8,7 +8,7 @@ from itertools import chain, takewhile
 from typing import Final
 
 from npu_tensor.kernels.vector_product import as_sum_over_rows
-from npu_tensor.runtime.cpu.attention import attention_kernel
+from npu_tensor.runtime.cpu.attention_kernel import attention_kernel
 from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
 from npu_tensor.runtime.cpu.gather_along import gather_kernel

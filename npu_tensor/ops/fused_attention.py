@@ -53,7 +53,7 @@ def attention(*tensors: Any, scale: float = 1.0, is_causal: bool = False) -> Any
     key, value = (np.repeat(each, group, 1) for each in (key, value))
     scores = np.matmul(query * np.float32(scale), key.swapaxes(-1, -2))
     if is_causal:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -math.inf)
+        scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -math.inf)
     for mask in masks:
         scores = np.where(mask, scores, -math.inf) if mask.dtype == bool else scores + mask
     largest = scores.max(-1, keepdims=True, initial=-math.inf)

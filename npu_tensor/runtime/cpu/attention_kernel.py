@@ -17,7 +17,7 @@ import numpy as np
 from npu_tensor._util.forks import cached_property
 from npu_tensor.dtypes import float32
 from npu_tensor.ops.declare import Layout
-from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined
+from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, Slot, joined
 from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE, attention_cost
 from npu_tensor.runtime.cpu.gemm_micro import UNITS, Operand, emit_products
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
@@ -29,7 +29,7 @@ from npu_tensor.runtime.cpu.vector_math import FUNCTIONS
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Cost, Input, Refusal, Task
 
-__all__ = ["AttentionKernel", "attention_kernel"]
+__all__ = ["KEYS", "NUMBERS", "VECTORS", "AttentionKernel", "AttentionSpec", "attention_kernel", "attention_module"]
 
 KEYS: Final = 96
 """Keys of a block."""
@@ -40,7 +40,7 @@ VECTORS: Final = 2
 MOST_FEATURES: Final = 4096
 """Upper bound on the features of a key and a value together: their panels are on the stack."""
 
-_META: Final = (
+NUMBERS: Final = (
     *("rows", "queries", "keys", "features", "value_features", "panels", "groups", "group"),
     *(f"query_{name}" for name in ("batch", "head", "token")),
     *(f"{name}_{axis}" for name in ("key", "value") for axis in ("batch", "head", "token", "feature")),
@@ -88,7 +88,7 @@ class _Panel(NamedTuple):
 class _Writer:
     """Writes the kernel of a structure.
 
-    pointers: result, query, key, value, scale, mask. meta: `_META`. An item is a panel of rows that share keys.
+    pointers: result, query, key, value, scale, mask. meta: `NUMBERS`. An item is a panel of rows that share keys.
     """
 
     def __init__(self, spec: AttentionSpec, target: CpuTarget) -> None:
@@ -100,7 +100,7 @@ class _Writer:
         self.result, self.query, self.key, self.value = (e.load_value("ptr", POINTERS, slot) for slot in range(4))
         self.scale = e.load_number(POINTERS, 4, "float32")
         self.mask = e.load_value("ptr", POINTERS, 5) if spec.mask else None
-        self.meta = {name: e.load_value("i64", META, number) for number, name in enumerate(_META)}
+        self.meta = {name: e.load_value("i64", META, number) for number, name in enumerate(NUMBERS)}
 
         def scratch(element: str, count: Value | int) -> Value:
             return e.assign("ptr", f"alloca {element}, i64 {e.operand(count, 'i64').name}, align 64")
@@ -330,7 +330,8 @@ class _Writer:
         e.loop(0, meta["value_features"], self.tile, (), write_tile)
 
 
-def _module(spec: AttentionSpec, target: CpuTarget) -> str:
+def attention_module(spec: AttentionSpec, target: CpuTarget) -> str:
+    """Return the module of a kernel; see `_Writer`."""
     return _Writer(spec, target).module()
 
 
@@ -367,7 +368,7 @@ class AttentionKernel(CpuKernel):
             sums = Location(spare + 3)
             whole = Input(sums.item, float32, Layout(task.shape, contiguous_strides(task.shape)))
             after.append(bind_copy(owner, whole, output.item, output.dtype)[0])
-        mask_strides = (0, 0, 0, 0)
+        mask_strides: tuple[int, ...] = (0, 0, 0, 0)
         if len(inputs) > 3:
             mask_strides = _strides(inputs[3])
             if any(mask_strides[1:3]) and mask_strides[3] != 1:
@@ -384,10 +385,10 @@ class AttentionKernel(CpuKernel):
         shared = len(inputs) > 3 and not any(mask_strides[1:3])
         spec = AttentionSpec("".join(masks), shared, task.call.attributes["is_causal"])
         places = [Location(source.item, first_byte(source)) for source in inputs]
-        slots = sums, *places[:3], float(task.call.attributes["scale"]), *places[3:]
+        slots: tuple[Slot, ...] = (sums, *places[:3], float(task.call.attributes["scale"]), *places[3:])
         work = VECTORS * owner.target.lanes * keys * (features + value_features) // owner.target.lanes
         items = batch * groups * panels if value_features else 0
-        kernel = owner.compiled(_module, spec)
+        kernel = owner.compiled(attention_module, spec)
         loop = BoundLoop(kernel, meta.ctypes.data, items, max(1, LEAST_PIECE // max(work, 1)), slots)
         bound = BoundLoops((loop,) if items else (), ((sums.item, math.prod(task.shape) * 4),), keep=(meta,))
         return joined([*before, bound, *after])
