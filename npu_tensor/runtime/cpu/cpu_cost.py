@@ -23,6 +23,7 @@ __all__ = [
     "NEAR",
     "ProductWork",
     "convolution_cost",
+    "attention_cost",
     "copy_cost",
     "factor_dtypes",
     "flops",
@@ -230,6 +231,26 @@ def quantized_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
     if task.call is not None and not task.call.attributes["exact"]:
         stages.append((math.prod(source.layout.shape) * ROUNDING_FLOPS / rates.flops, 1))
     return Cost(_sum(rates, *stages), nbytes)
+
+
+EXPONENTIAL_FLOPS: Final = 32
+"""Cost of masking a score and of its exponential, in operations; assumed, not measured."""
+
+
+def attention_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
+    """Return the cost of `attention`: two products and an exponential for each score."""
+    batch, queries, heads, value_features = task.shape
+    key = task.inputs[1].layout
+    assert key is not None
+    _, _, keys, features = key.shape
+    scores = batch * heads * queries * keys
+    if task.call is not None and task.call.attributes["is_causal"]:
+        scores = scores * (queries + 1) // (2 * max(queries, keys, 1))
+    macs = scores * (features + value_features)
+    working = max(1, min(threads, macs // LEAST_PIECE))
+    nbytes = _tensor_bytes(task)
+    seconds = macs / rates.macs["float32"] + scores * EXPONENTIAL_FLOPS / rates.flops
+    return Cost(_sum(rates, (max(seconds / working, _memory_seconds(nbytes, working, rates)), working)), nbytes)
 
 
 def copy_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:

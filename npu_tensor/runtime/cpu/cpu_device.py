@@ -12,6 +12,7 @@ from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable, packed_it
 from npu_tensor.runtime.cpu.convolution_kernel import convolution_kernel
 from npu_tensor.runtime.cpu.convolution_gradients import transposed_kernel, weight_gradient_kernel
 from npu_tensor.runtime.cpu.concat import concat_kernel
+from npu_tensor.runtime.cpu.attention_kernel import attention_kernel
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
 from npu_tensor.runtime.cpu.kernels import CpuKernel, LoopKernel, ProductKernel, composed_kernel
 from npu_tensor.runtime.cpu.loop_kernel import refusal
@@ -30,6 +31,7 @@ __all__ = ["CpuDevice"]
 KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
     **dict.fromkeys(["conv_transpose_1d", "conv_transpose_2d", "conv_transpose_3d"], transposed_kernel),
     "conv_weight_gradient": weight_gradient_kernel,
+    "attention": attention_kernel,
     "linear_quantized": QuantizedKernel,
     "concat": concat_kernel,
     "dequantize": DequantizeKernel,

@@ -84,6 +84,8 @@ EXP2 = (
 # erf is a polynomial of this degree in each of the intervals of this width around 0, 1, ..., 15 times the width.
 ERF_DEGREE = 5
 ERF_WIDTH = 33 / 128
+# Below this bound exp(x) is 0 in float32.
+EXP_LIMIT = -104.0
 # From here on tanh(x) and erf(x) are 1 in float32. The bound of erf is in the last interval.
 TANH_LIMIT = 9.02
 ERF_LIMIT = 3.99
@@ -113,16 +115,20 @@ def _nearest(e: Emitter, x: Value) -> Value:
 
 def exp(e: Emitter, x: Value) -> Value:
     # Beyond these bounds the result is 0 or infinity.
-    x = e.at_most(e.at_least(x, -104.0), 89.0)
+    bounded = e.at_most(x, 89.0)
     if e.target.has_avx512:
-        return _exp_by_table(e, x)
-    n = _nearest(e, e.mul(x, LOG2_E))
-    r = e.fma(n, -LN2_LOW, e.fma(n, -LN2_HIGH, x))
+        return _exp_by_table(e, bounded)
+    bounded = e.at_least(bounded, EXP_LIMIT)
+    n = _nearest(e, e.mul(bounded, LOG2_E))
+    r = e.fma(n, -LN2_LOW, e.fma(n, -LN2_HIGH, bounded))
     p = e.fma(e.polynomial(r, EXP), e.mul(r, r), e.add(r, 1.0))
-    # In two steps: the factors of the largest and the smallest results do not fit float32.
+    # A factor of 2 apart: 2^128 does not fit float32.
     whole = e.convert("fptosi", n, "i32")
-    half = e.op("ashr", whole, 1)
-    return e.mul(e.mul(p, _power_of_two(e, half)), _power_of_two(e, e.sub(whole, half)))
+    normal = e.mul(e.add(p, p), _power_of_two(e, e.sub(e.larger(whole, -125), 1)))
+    # Arithmetic with subnormals is slow. Their bits are the number of units of 2^-149.
+    units = e.fma(p, _power_of_two(e, e.add(e.smaller(whole, -126), 149)), 0.5)
+    subnormal = e.float_of_bits(e.convert("fptosi", units, "i32"))
+    return e.select(e.compare("olt", n, -125.0), subnormal, normal)
 
 
 def _exp_by_table(e: Emitter, x: Value) -> Value:
@@ -134,9 +140,10 @@ def _exp_by_table(e: Emitter, x: Value) -> Value:
     r = e.fma(n, -LN2_LOW, e.fma(n, -LN2_HIGH, x))
     root = e.lookup([2 ** (k / TABLE_SIZE) for k in range(TABLE_SIZE)], e.bits(shifted))
     p = e.fma(e.mul(root, r), e.polynomial(r, (1 / 6, 1 / 2, 1.0)), root)
-    # p * 2^floor(n), rounded once.
-    zero, every_lane, nearest_even = e.constant(0.0, x.type), e.constant(-1, "i16"), e.constant(4, "i32")
-    return e.intrinsic("llvm.x86.avx512.mask.scalef.ps.512", p, n, zero, every_lane, nearest_even, overloads=())
+    # p * 2^floor(n), rounded once; 0 in the lanes outside the mask.
+    zero, nearest_even = e.constant(0.0, x.type), e.constant(4, "i32")
+    lanes = e.cast(e.compare("uge", x, EXP_LIMIT), "i16")
+    return e.intrinsic("llvm.x86.avx512.mask.scalef.ps.512", p, n, zero, lanes, nearest_even, overloads=())
 
 
 def expm1(e: Emitter, x: Value) -> Value:

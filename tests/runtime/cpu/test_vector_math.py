@@ -270,3 +270,14 @@ def test_no_primitive_becomes_a_library_call(name: str, dtype: str) -> None:
         text = machine.emit_assembly(module)
         called = re.findall(r"^\s+(?:movabsq\s+\$|callq?\s|jmp\s|bl?\s)\s*([A-Za-z_]\w*)", text, re.MULTILINE)
         assert set(called) <= set(re.findall(r"^(\w+):", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_small_exponentials(level: str) -> None:
+    """Subnormal results are within four of their units, and 0 below them, whatever the lanes beside them hold."""
+    x = np.linspace(-120, -80, 1 << 16, dtype=np.float32)
+    x[::7], x[1::11] = -np.inf, np.finfo(np.float32).min
+    exact = np.exp(x.astype(np.float64))
+    result = evaluate(level, unary("exp"), x)
+    assert ulps(result, exact).max() <= MAX_ULP
+    assert not result[x < -104].any()
