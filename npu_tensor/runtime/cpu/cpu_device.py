@@ -14,6 +14,7 @@ from npu_tensor.runtime.cpu.gather_along import gather_kernel
 from npu_tensor.runtime.cpu.kernels import CpuKernel, LoopKernel, ProductKernel, composed_kernel
 from npu_tensor.runtime.cpu.loop_kernel import refusal
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
+from npu_tensor.runtime.cpu.pooling import pool_kernel, positions_kernel
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.quantized_product import DequantizeKernel, QuantizedKernel
 from npu_tensor.runtime.cpu.row_copies import rows_kernel
@@ -30,6 +31,8 @@ KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
     "put": partial(rows_kernel, puts=True),
     "take": partial(rows_kernel, puts=False),
     "write_strided": strided_kernel,
+    **dict.fromkeys(("pool_1d", "pool_2d", "pool_3d", "adaptive_pool", "upscale", "resample_backward"), pool_kernel),
+    **dict.fromkeys(("max_pool_positions", "max_pool_backward"), positions_kernel),
     **dict.fromkeys(COMPOSED, composed_kernel),
 }
 """Constructors of kernels by data op, which may refuse a task. A new kind of kernel is registered here."""
