@@ -260,6 +260,15 @@ def _max_pool_backward(of: Recording, number: int) -> Tensor:
     return taken.reshape(*of.spec(number).shape)
 
 
+def _samples_at(of: Recording, number: int) -> Tensor:
+    x, grid = of.operands
+    if number == 0:
+        return ops.samples_at_backward_0(grid, of.gradient, of.call)
+    if of.call.attributes["mode"] == "nearest":
+        return of.zeros(number)
+    return ops.samples_at_backward_1(x, grid, of.gradient, of.call)
+
+
 # --- scans and remainders
 
 
@@ -424,6 +433,7 @@ RULES: Final[dict[str, Rule]] = {
     "write_strided": _write_strided,
     **dict.fromkeys(("pool_1d", "pool_2d", "pool_3d", "adaptive_pool", "upscale"), _resample),
     "resample_backward": _resample_backward,
+    "samples_at": _samples_at,
     "max_pool_backward": _max_pool_backward,
     "concat": _concat,
     "pad_widths": _pad,

@@ -191,9 +191,10 @@ def _lp_pool(places: int) -> Callable[..., Tensor]:
         require_places(input, places)
         require_float(input)
         kernel, *windows = _windows(input.shape[-places:], kernel_size, stride, 0, 1, ceil_mode)
+        elements: int = math.prod(kernel)
         means = _batched(_POOLS[places - 1], wide(input) ** norm_type, places, "avg", kernel, *windows)
         # The same as in PyTorch, also if a window ends beyond the input and averages fewer elements.
-        return ((means.sign() * means.abs().relu() * math.prod(kernel)) ** (1.0 / norm_type)).to(input.dtype)
+        return ((means.sign() * means.abs().relu() * elements) ** (1.0 / norm_type)).to(input.dtype)
 
     return lp_pool
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -185,24 +184,6 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False)
     return (homogeneous @ theta.mT).reshape(size[0], *size[2:], places)
 
 
-def _reflected(place: Tensor, low: float, high: float) -> Tensor:
-    """Mirror places outside the limits at them until they are inside."""
-    span = high - low
-    if span <= 0:
-        return place * 0
-    distance = (place - low).abs()
-    turns, rest = (distance / span).floor(), distance.fmod(span)
-    return ops.where_op(turns.fmod(2) == 0, rest, span - rest) + low
-
-
-def _pixels(coordinate: Tensor, extent: int, padding_mode: str, align_corners: bool) -> Tensor:
-    """Convert coordinates from -1 to 1 to positions between elements."""
-    place = (coordinate + 1) / 2 * (extent - 1) if align_corners else ((coordinate + 1) * extent - 1) / 2
-    if padding_mode == "reflection":
-        place = _reflected(place, 0, extent - 1) if align_corners else _reflected(place, -0.5, extent - 0.5)
-    return place if padding_mode == "zeros" else place.clamp(0, extent - 1)
-
-
 @composite(method=False)
 def grid_sample(
     input: Tensor,
@@ -225,34 +206,9 @@ def grid_sample(
 
     >>> nt.grid_sample(nt.arange(4.0).reshape(1, 1, 2, 2), nt.zeros(1, 1, 1, 2), align_corners=True)
     """
-    places = input.ndim - 2
-    if places not in (2, 3) or grid.ndim != input.ndim or grid.shape[-1] != places or grid.shape[0] != input.shape[0]:
-        raise ShapeError(f"a grid {list(grid.shape)} does not fit {list(input.shape)}")
-    if mode not in ("bilinear", "nearest") or padding_mode not in ("zeros", "border", "reflection"):
-        raise ArgumentError(f"mode {mode!r} and padding_mode {padding_mode!r} are not known")
-    dtype, extents = require_float(input), input.shape[2:]
-    samples = grid.shape[1:-1]
-    coordinates = wide(grid).reshape(grid.shape[0], 1, math.prod(samples), places)
-    at = [
-        _pixels(coordinates[..., places - 1 - axis], extent, padding_mode, bool(align_corners))
-        for axis, extent in enumerate(extents)
-    ]
-    flat = wide(input).reshape(*input.shape[:2], math.prod(extents))
-    lower = [place.round() if mode == "nearest" else place.floor() for place in at]
-    total = None
-    for corner in itertools.product((0, 1), repeat=places) if mode == "bilinear" else [(0,) * places]:
-        index, weight, inside = None, None, None
-        for extent, place, low, step in zip(extents, at, lower, corner, strict=True):
-            chosen = low + step
-            valid = (chosen >= 0) & (chosen <= extent - 1)
-            inside = valid if inside is None else inside & valid
-            number = chosen.clamp(0, extent - 1).nan_to_num().long()
-            index = number if index is None else index * extent + number
-            part = place - low if step else 1 - (place - low)
-            weight = part if weight is None else weight * part
-        assert index is not None
-        value = ops.gather_along(flat, index.expand(*flat.shape[:2], index.shape[-1]), -1)
-        value = ops.where_op(inside, value if mode == "nearest" else value * weight, 0.0)
-        total = value if total is None else total + value
-    assert total is not None
-    return total.reshape(*input.shape[:2], *samples).to(dtype)
+    require_float(input)
+    require_float(grid)
+    if input.dtype is not grid.dtype or input.dtype.itemsize == 2:
+        dtype, x, coordinates = input.dtype, wide(input), wide(grid)
+        return ops.samples_at(x, coordinates.to(x.dtype), mode, padding_mode, bool(align_corners)).to(dtype)
+    return ops.samples_at(input, grid, mode, padding_mode, bool(align_corners))
