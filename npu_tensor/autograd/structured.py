@@ -13,10 +13,11 @@ from typing import Any, Final
 import numpy as np
 
 from npu_tensor import ops
+from npu_tensor.functions.neural import wide
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.movement import padded_places
 from npu_tensor.spec import Spec, contiguous_strides
-from npu_tensor.tensor import Tensor, from_array
+from npu_tensor.tensor import Tensor, from_array, record
 
 __all__ = ["RULES", "Recording", "summed_to"]
 
@@ -290,6 +291,7 @@ def _put(of: Recording, number: int) -> Tensor:
     return ops.take_points(front, *indices) if indices else front
 
 
+<<<<<<< HEAD
 def _scatter_along(of: Recording, number: int) -> Tensor:
     _, value, index = of.operands
     dim, reduce = of.call.attributes["dim"], of.call.attributes["reduce"]
@@ -298,6 +300,40 @@ def _scatter_along(of: Recording, number: int) -> Tensor:
     if number:
         return ops.gather_along(of.gradient, index, dim)
     return of.gradient if reduce else ops.scatter_along(of.gradient, _filled(value._node.spec, 0), index, dim)
+=======
+# --- pools and resized images
+
+
+def _resample(of: Recording, number: int) -> Tensor:
+    if of.call.attributes["mode"] != "max":
+        return ops.resample_backward(of.gradient, of.call)
+    gradient = ops.max_pool_backward(wide(of.operands[0]), wide(of.gradient), of.call)
+    return gradient.to(of.spec(number).dtype)
+
+
+def _resample_backward(of: Recording, number: int) -> Tensor:
+    call = of.call.attributes["of"]
+    return record(call.op, (of.gradient,), tuple([call.attributes[each.name] for each in call.op.attributes]))
+
+
+def _max_pool_backward(of: Recording, number: int) -> Tensor:
+    if number == 0:
+        return of.zeros(number)
+    call = of.call.attributes["of"]
+    dim = 1 if call.attributes["channels_last"] else 2
+    positions = ops.max_pool_positions(of.operands[0], call)
+    taken = ops.gather_along(of.gradient.flatten(dim, dim - 3), positions.flatten(dim, dim - 3), dim=dim)
+    return taken.reshape(*of.spec(number).shape)
+
+
+def _samples_at(of: Recording, number: int) -> Tensor:
+    x, grid = of.operands
+    if number == 0:
+        return ops.samples_at_backward_0(grid, of.gradient, of.call)
+    if of.call.attributes["mode"] == "nearest":
+        return of.zeros(number)
+    return ops.samples_at_backward_1(x, grid, of.gradient, of.call)
+>>>>>>> part-f
 
 
 # --- scans and remainders
@@ -465,6 +501,10 @@ RULES: Final[dict[str, Rule]] = {
     "diagonal": _view,
     "windows": _windows,
     "write_strided": _write_strided,
+    **dict.fromkeys(("pool_1d", "pool_2d", "pool_3d", "adaptive_pool", "upscale"), _resample),
+    "resample_backward": _resample_backward,
+    "samples_at": _samples_at,
+    "max_pool_backward": _max_pool_backward,
     "concat": _concat,
     "pad_widths": _pad,
     "tril": lambda of, number: ops.tril(of.gradient, of.call.attributes["diagonal"]),

@@ -33,6 +33,7 @@ __all__ = [
     "product_work",
     "quantized_cost",
     "quantized_piece",
+    "taps_cost",
     "total",
 ]
 
@@ -258,6 +259,16 @@ def copy_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
     working = max(1, min(threads, nbytes // PACKED_PIECE))
     return Cost(_sum(rates, (_memory_seconds(nbytes, working, rates), working)), nbytes)
 
+
+def taps_cost(task: Task, operations: int, rates: ProcessorRates, threads: int) -> Cost:
+    """Return the cost of a pool, a resized image or samples, from the number of elements that are combined."""
+    nbytes, working = _tensor_bytes(task), max(1, min(threads, operations // LEAST_PIECE))
+    seconds = max(operations * TAP_FLOPS / rates.flops / working, _memory_seconds(nbytes, working, rates))
+    return Cost(_sum(rates, (seconds, working)), nbytes)
+
+
+TAP_FLOPS: Final = 4
+"""Cost of combining an element with others, in operations; assumed, not measured."""
 
 ROUNDING_FLOPS: Final = 8
 """Cost of rounding an element to 8 bits, in operations; assumed, not measured."""

@@ -17,11 +17,16 @@ from npu_tensor.runtime.cpu.data_ops import COMPOSED
 from npu_tensor.runtime.cpu.kernels import CpuKernel, LoopKernel, ProductKernel, composed_kernel
 from npu_tensor.runtime.cpu.loop_kernel import refusal
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
+from npu_tensor.runtime.cpu.pooling import pool_kernel, positions_kernel
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.quantized_product import DequantizeKernel, QuantizedKernel
 from npu_tensor.runtime.cpu.row_copies import rows_kernel
+<<<<<<< HEAD
 from npu_tensor.runtime.cpu.scan import scan_kernel
 from npu_tensor.runtime.cpu.selection import selection_kernel
+=======
+from npu_tensor.runtime.cpu.sampling import samples_kernel
+>>>>>>> part-f
 from npu_tensor.runtime.cpu.write_strided import strided_kernel
 from npu_tensor.task import Fusion, Kernel, PlannedLaunch, Refusal, Step, Task
 
@@ -43,6 +48,9 @@ KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
     **dict.fromkeys(("cumsum", "cumprod", "running_extreme"), scan_kernel),
     "top_indices": selection_kernel,
     "write_strided": strided_kernel,
+    **dict.fromkeys(("pool_1d", "pool_2d", "pool_3d", "adaptive_pool", "upscale", "resample_backward"), pool_kernel),
+    **dict.fromkeys(("max_pool_positions", "max_pool_backward"), positions_kernel),
+    **dict.fromkeys(("samples_at", "samples_at_backward_0", "samples_at_backward_1"), samples_kernel),
     **dict.fromkeys(COMPOSED, composed_kernel),
 }
 """Constructors of kernels by data op, which may refuse a task. A new kind of kernel is registered here."""
