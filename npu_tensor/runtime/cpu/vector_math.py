@@ -16,7 +16,7 @@ import numpy as np
 from npu_tensor.runtime.cpu.ir_emitter import TABLE_SIZE, Emitter
 from npu_tensor.runtime.cpu.values import Value
 
-__all__ = ["FUNCTIONS"]
+__all__ = ["FUNCTIONS", "log_specials"]
 
 LOG2_E = 1 / math.log(2)
 # ln 2 in two parts: products of the first with integers up to 2^15 are exact in float32.
@@ -189,7 +189,7 @@ def _split(e: Emitter, x: Value) -> tuple[Value, Value]:
     return exponent_bits, e.op("ashr", exponent_bits, 23)
 
 
-def _log_specials(e: Emitter, x: Value, zero_at: float, result: Value) -> Value:
+def log_specials(e: Emitter, x: Value, zero_at: float, result: Value) -> Value:
     """Return the result where log has one: -inf at `zero_at`, NaN below it, infinity and NaN unchanged."""
     result = e.select(e.compare("olt", x, math.inf), result, x)
     result = e.select(e.compare("olt", x, zero_at), math.nan, result)
@@ -202,7 +202,7 @@ def _logarithm(e: Emitter, x: Value, of_reduced: Callable[[Emitter, Value, Value
     exponent_bits, exponent = _split(e, normal)
     f = e.sub(e.float_of_bits(e.sub(e.bits(normal), exponent_bits)), 1.0)
     exponent = e.select(subnormal, e.sub(exponent, 23), exponent)
-    return _log_specials(e, x, 0.0, of_reduced(e, f, e.convert("sitofp", exponent, "float")))
+    return log_specials(e, x, 0.0, of_reduced(e, f, e.convert("sitofp", exponent, "float")))
 
 
 def log1p(e: Emitter, x: Value) -> Value:
@@ -214,7 +214,7 @@ def log1p(e: Emitter, x: Value) -> Value:
     # The 1 makes no difference to a large x, for which 2^-n is too small a float32 number.
     large = e.sub(e.float_of_bits(e.sub(e.bits(total), exponent_bits)), 1.0)
     f = e.select(e.compare("ogt", x, 2.0**25), large, f)
-    result = _log_specials(e, x, -1.0, _log_of_reduced(e, f, e.convert("sitofp", exponent, "float")))
+    result = log_specials(e, x, -1.0, _log_of_reduced(e, f, e.convert("sitofp", exponent, "float")))
     # Adding 0 loses the sign of -0.
     return e.select(e.compare("oeq", x, 0.0), x, result)
 
