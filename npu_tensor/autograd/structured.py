@@ -291,7 +291,6 @@ def _put(of: Recording, number: int) -> Tensor:
     return ops.take_points(front, *indices) if indices else front
 
 
-<<<<<<< HEAD
 def _scatter_along(of: Recording, number: int) -> Tensor:
     _, value, index = of.operands
     dim, reduce = of.call.attributes["dim"], of.call.attributes["reduce"]
@@ -300,7 +299,8 @@ def _scatter_along(of: Recording, number: int) -> Tensor:
     if number:
         return ops.gather_along(of.gradient, index, dim)
     return of.gradient if reduce else ops.scatter_along(of.gradient, _filled(value._node.spec, 0), index, dim)
-=======
+
+
 # --- pools and resized images
 
 
@@ -333,7 +333,6 @@ def _samples_at(of: Recording, number: int) -> Tensor:
     if of.call.attributes["mode"] == "nearest":
         return of.zeros(number)
     return ops.samples_at_backward_1(x, grid, of.gradient, of.call)
->>>>>>> part-f
 
 
 # --- scans and remainders

@@ -111,7 +111,11 @@ def norm_op(input, /, dim=None, keepdim: bool = False, *, p: float = 2.0):
         return row_sum(magnitude)
     total = row_sum(np.power(magnitude, p))
     # The gradient of a row of zeros is 0.
-    return np.power(total, 1 / p) if p < 0 else np.where(total == 0, total, np.power(np.where(total == 0, 1, total), 1 / p))
+    return (
+        np.power(total, 1 / p)
+        if p < 0
+        else np.where(total == 0, total, np.power(np.where(total == 0, 1, total), 1 / p))
+    )
 
 
 def _finite_max(x):

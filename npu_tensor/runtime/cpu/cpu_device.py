@@ -8,11 +8,11 @@ from itertools import chain
 from typing import Final
 
 from npu_tensor.kernels.vector_product import as_sum_over_rows
-from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable, packed_items
-from npu_tensor.runtime.cpu.convolution_kernel import convolution_kernel
-from npu_tensor.runtime.cpu.convolution_gradients import transposed_kernel, weight_gradient_kernel
-from npu_tensor.runtime.cpu.concat import concat_kernel
 from npu_tensor.runtime.cpu.attention_kernel import attention_kernel
+from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable, packed_items
+from npu_tensor.runtime.cpu.concat import concat_kernel
+from npu_tensor.runtime.cpu.convolution_gradients import transposed_kernel, weight_gradient_kernel
+from npu_tensor.runtime.cpu.convolution_kernel import convolution_kernel
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
 from npu_tensor.runtime.cpu.kernels import CpuKernel, LoopKernel, ProductKernel, composed_kernel
 from npu_tensor.runtime.cpu.loop_kernel import refusal
@@ -21,12 +21,9 @@ from npu_tensor.runtime.cpu.pooling import pool_kernel, positions_kernel
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.quantized_product import DequantizeKernel, QuantizedKernel
 from npu_tensor.runtime.cpu.row_copies import rows_kernel
-<<<<<<< HEAD
+from npu_tensor.runtime.cpu.sampling import samples_kernel
 from npu_tensor.runtime.cpu.scan import scan_kernel
 from npu_tensor.runtime.cpu.selection import selection_kernel
-=======
-from npu_tensor.runtime.cpu.sampling import samples_kernel
->>>>>>> part-f
 from npu_tensor.runtime.cpu.write_strided import strided_kernel
 from npu_tensor.task import Fusion, Kernel, PlannedLaunch, Refusal, Step, Task
 
