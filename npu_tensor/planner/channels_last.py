@@ -202,6 +202,16 @@ class _Rewriting:
         self._finish(number, self._new(last, operands, number), item["keep"])
         return True
 
+    def _add_backward(self, number: int, item: Item) -> bool:
+        """Add the gradient of an op on one image that has an attribute for the order of its dimensions."""
+        of = item["call"].attributes["of"]
+        (image,) = of.operands
+        operands = [self._last(each, number) for each in item["inputs"]]
+        forward = _again(of, [Spec.of(_moved(image.shape), image.dtype)], channels_last=True)
+        last = _again(item["call"], [self._spec(each) for each in operands], of=forward)
+        self._finish(number, self._new(last, operands, number), item["keep"])
+        return True
+
     def _add_map(self, number: int, item: Item) -> bool:
         call, inputs = item["call"], item["inputs"]
         ndim = len(call.spec.shape)
@@ -220,17 +230,19 @@ class _Rewriting:
 
     def _add_reduction(self, number: int, item: Item) -> bool:
         """Add a reduction over all places, and perhaps more: what is left has one order."""
-        call, (image, *others) = item["call"], item["inputs"]
-        spec = self._items[image]["spec"]
+        call, spec = item["call"], self._items[item["inputs"][0]]["spec"]
         assert spec is not None
-        if others or not call.reduces or "dim" not in call.attributes or set(range(2, spec.ndim)) - set(call.dims):
+        if not call.reduces or "dim" not in call.attributes or set(range(2, spec.ndim)) - set(call.dims):
             return False
+        operands = [self._operand(each, spec.ndim, number) for each in item["inputs"]]
         dims = tuple([_place(dim, spec.ndim) for dim in call.dims])
-        last = _again(call, [self._spec(self.last[image])], dim=dims)
-        if call.attributes["keepdim"]:
-            self._finish(number, self._new(last, [self.last[image]], number), item["keep"])
+        last = _again(
+            call, [self._spec(each) or own for each, own in zip(operands, call.operands, strict=True)], dim=dims
+        )
+        if call.spec.ndim == spec.ndim:
+            self._finish(number, self._new(last, operands, number), item["keep"])
         else:
-            self._add(last, [self.last[image]], item["keep"], number)
+            self._add(last, operands, item["keep"], number)
         return True
 
     def _add_concatenation(self, number: int, item: Item) -> bool:
@@ -263,6 +275,8 @@ def _has_order(op: Op) -> bool:
 
 _FOLLOWERS: Final[Mapping[str, _Rewrite]] = {
     **{name: _Rewriting._add_channels_last for name, op in ops.OPS.items() if _has_order(op)},
+    "resample_backward": _Rewriting._add_backward,
+    "max_pool_backward": _Rewriting._add_backward,
     "concat": _Rewriting._add_concatenation,
     "slice": _Rewriting._add_slice,
     "pad_widths": _Rewriting._add_padding,
