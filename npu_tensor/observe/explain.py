@@ -66,12 +66,17 @@ def explain_plans(
     members = []
     for part, each in planned:
         nodes = dict(part.nodes)
-        members += [sorted(rank[nodes[item]] for item in entry.task.items) for entry in each.placed]
+        origins = each.origins
+        members += [
+            sorted({rank[nodes[origins.get(item, item)]] for item in entry.task.items}) for entry in each.placed
+        ]
     plans = [each for _, each in planned]
     placed = [entry for each in plans for entry in each.placed]
     launched = [entries for each in plans for entries in each.launches if entries[0].kernel.device in overheads]
     launch_of = {id(entry): number for number, entries in enumerate(launched, 1) for entry in entries}
-    step_of = {number: step for step, numbers in enumerate(members) for number in numbers}
+    # A copy into another layout belongs to an op that another kernel computes.
+    steps = sorted(range(len(members)), key=lambda step: placed[step].task.ops != ("copy",))
+    step_of = {number: step for step in steps for number in members[step]}
     rows = []
     for number, (_, node) in enumerate(graph.nodes):
         assert node.call is not None

@@ -70,6 +70,7 @@ def _planned(
     """Make a plan and store it in the cache. Two threads that plan the same structure get the same plan."""
     import_whole("npu_tensor.planner.binding", "npu_tensor.planner.device_choice")  # Imported with the first plan.
     from npu_tensor.planner.binding import bind, prepare
+    from npu_tensor.planner.channels_last import with_channels_last
     from npu_tensor.planner.device_choice import PlanningContext, choose_devices
     from npu_tensor.planner.fuse.lower import lower
 
@@ -87,7 +88,8 @@ def _planned(
             fallback=config.fallback,
         )
         plans = chosen.plans
-        graph = digraph(structure, merge=True)
+        size = len(structure.leaves) + len(structure.nodes)
+        graph, size, origins = with_channels_last(digraph(structure, merge=True), size)
         placement = choose_devices(lower(graph), context)
     drafted = time.perf_counter()
     prepare(placement, context)
@@ -95,10 +97,9 @@ def _planned(
         ready = plans.get(key)
         if ready is not None and not ready.outdated:
             return ready
-        size = len(structure.leaves) + len(structure.nodes)
         with events.collect_parts() as parts:
             try:
-                ready = bind(placement, context, size, builds_before)
+                ready = bind(placement, context, size, origins, builds_before)
             except DeviceError as error:
                 # The op may be part of the function that the user has called, such as argsort of sort.
                 lines = dict.fromkeys(node.line for _, node in structure.nodes if node.call is error.call)

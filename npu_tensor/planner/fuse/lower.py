@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Domain", "Kind", "Lowered", "Lowering", "lower", "operand_register", "spec_of", "viewed"]
 
-Kind = Literal["map", "row", "matmul", "data"]
+Kind = Literal["map", "row", "matmul", "conv", "data"]
 
 
 class Domain(NamedTuple):
@@ -26,8 +26,8 @@ class Domain(NamedTuple):
         shape: Iteration space.
         dims: Reduced dimensions.
         per_row: True if the result has one element per row.
-        operands: Item and layout of each operand over the iteration space; operands of matmul and data ops keep their
-            own shapes. The layout of a number is None.
+        operands: Item and layout of each operand over the iteration space; operands of products, convolutions and data
+            ops keep their own shapes. The layout of a number is None.
     """
 
     kind: Kind
@@ -54,7 +54,7 @@ class Lowering(NamedTuple):
     """A lowered graph.
 
     Attributes:
-        items: Attributes of its nodes, in topological order.
+        items: Attributes of its nodes, in topological order, which need not be that of their numbers.
         aliases: Kept items that share the buffer of another item, each with that item: merged ops, and views of all
             elements of their base.
         kept: Items with buffers of their own whose values are needed after the run.
@@ -156,7 +156,7 @@ def _domain(items: dict[int, Lowered], item: Lowered) -> Domain:
         return Domain("map", call.spec.shape, (), False, (item["copy"],))
     sources = [_reading(items, source) for source in item["inputs"]]
     kind = call.op.kind
-    if kind in ("matmul", "data"):
+    if kind in ("matmul", "conv", "data"):
         return Domain(kind, call.spec.shape, (), False, tuple(sources))
     shape: tuple[int, ...] = call.spec.shape
     dims = call.dims
