@@ -19,8 +19,9 @@ from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import ArgumentError, BuildError
 from npu_tensor.ggml_hsa.generate import BACKENDS, TargetName, built_from
 from npu_tensor.ggml_hsa.single_task import cuts, request_for
-from npu_tensor.graph.nodes import Node
+from npu_tensor.graph.structure import Structure, pending_ops, structure_of
 from npu_tensor.graph.tracing import outside_change
+from npu_tensor.jit.preparation import prepared_nodes
 from npu_tensor.jit.trace import call_traced, placeholder
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.runtime.build.process import build_threads
@@ -129,29 +130,36 @@ def _backend_and_target(text: str | None) -> tuple[TargetName, Target]:
     return "iron", target_of(parse_uri(f"npu{mark}{options}"), ARRAYS[arch_of(name)])
 
 
-def _traced(function: Callable[..., Any], inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> list[Node]:
-    """Return the results of the function for tensors without values."""
+def _traced(function: Callable[..., Any], inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> list[Structure]:
+    """Return the structures of a plain call, and those of a call under jit if it prepares values."""
     operands = [placeholder(each) if isinstance(each, Tensor) else each for each in inputs]
     watch, result, outputs = call_traced(function, operands, keywords)
     if watch.changed or watch.gradients:
         raise outside_change(None)
     if not outputs:
         raise ArgumentError(f"the function must return tensors, not {type(result).__name__}")
-    return [output._node for output in outputs]
+    results = [output._node for output in outputs]
+    varying = {*watch.draws, *(each._node for each in operands if isinstance(each, Tensor))}
+    prepared = prepared_nodes(results, varying)
+    main = structure_of(results, pending_ops(results, prepared), only_roots=True)
+    parts = [structure_of(prepared, only_roots=True), main] if prepared else []
+    return [structure_of(results, only_roots=True), *parts]
 
 
-def _requests(results: list[Node], target: Target) -> tuple[list[tuple[Task, Offer, Request]], tuple[str, ...]]:
-    """Return the kernels of all cuts that the planner may choose, each once, and the refusals in the last cut."""
+def _requests(
+    structures: Sequence[Structure], target: Target
+) -> tuple[list[tuple[Task, Offer, Request]], tuple[str, ...]]:
+    """Return the kernels of all cuts that the planner may choose, each once, and the refusals in the last cuts."""
     requests: dict[tuple[str, str], tuple[Task, Offer, Request]] = {}
     refused: dict[str, None] = {}
-    for answers in cuts(results, target):
-        refused.clear()
-        for task, answer in answers:
-            if isinstance(answer, Refusal):
-                refused[f"{task.name}: {answer.reason}"] = None
-                continue
-            request = request_for(task, answer)
-            requests.setdefault((request.name, digest(request.design)), (task, answer, request))
+    for structure in structures:
+        answers: list[tuple[Task, Offer | Refusal]] = []
+        for answers in cuts(structure, target):
+            for task, answer in answers:
+                if not isinstance(answer, Refusal):
+                    request = request_for(task, answer)
+                    requests.setdefault((request.name, digest(request.design)), (task, answer, request))
+        refused |= {f"{task.name}: {each.reason}": None for task, each in answers if isinstance(each, Refusal)}
     return list(requests.values()), tuple(refused)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from npu_tensor.errors import ArgumentError, CaptureError
 from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node
-from npu_tensor.graph.structure import digraph, structure_of
+from npu_tensor.graph.structure import Structure, digraph, structure_of
 from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import FUSION, Offer, Target
 from npu_tensor.ops.declare import Layout, Op, Operand, Resolution
@@ -80,7 +80,7 @@ def single_task(results: Sequence[Node], operands: Sequence[Node], target: Targe
     for number, root in enumerate(roots):
         if root not in leaves:
             raise ArgumentError(f"operand {number}, counted from 0, is not used")
-    answers = cuts(results, target)[0]
+    answers = cuts(structure_of(results), target)[0]
     if not answers:
         raise ArgumentError("the function computes nothing: its result lies in memory as its operand does")
     if len(answers) > 1:
@@ -100,10 +100,10 @@ class _AbsentDevice:
         return families.claim(task, self.target)
 
 
-def cuts(results: Sequence[Node], target: Target) -> list[list[tuple[Task, Offer | Refusal]]]:
+def cuts(structure: Structure, target: Target) -> list[list[tuple[Task, Offer | Refusal]]]:
     """Return the cuts that the planner may choose for an array: tasks with the answers of the kernel families."""
     device = cast(Accelerator, _AbsentDevice(target))
-    found = accelerator_cuts(lower(digraph(structure_of(results), merge=True)), (device,))
+    found = accelerator_cuts(lower(digraph(structure, merge=True)), (device,))
     return [
         [(task, cast("Offer | Refusal", answer)) for task, (answer,) in zip(partition.tasks, answers, strict=True)]
         for partition, answers in found

@@ -15,7 +15,7 @@ from npu_tensor.errors import CaptureError
 from npu_tensor.graph.aliasing import Storage
 from npu_tensor.graph.history import Leaf, leaf_of, leaves
 from npu_tensor.graph.nodes import Data, Node, being_written
-from npu_tensor.jit.trace import Derived, PlannedResult, Result, Stage, Trace
+from npu_tensor.jit.trace import Derived, PlannedResult, Result, Trace, TracedPart
 from npu_tensor.jit.trees import rebuild
 from npu_tensor.planner.run import realize as realize_nodes
 from npu_tensor.spec import Spec
@@ -126,7 +126,7 @@ def replay_of(trace: Trace) -> Replay:
     return replay
 
 
-def _preparation(stage: Stage) -> Callable[[], list[Any]]:
+def _preparation(stage: TracedPart) -> Callable[[], list[Any]]:
     """Return a function that returns the values of a stage, computed again when a tensor from outside has changed.
 
     Values are immutable, so a tensor with another value names another node. Weak references do not keep a value that

@@ -28,7 +28,7 @@ from npu_tensor.planner.selection import Selection
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, wrap
 
-__all__ = ["Stage", "Trace", "call_traced", "is_training", "placeholder", "trace_call"]
+__all__ = ["Trace", "TracedPart", "call_traced", "is_training", "placeholder", "trace_call"]
 
 R = TypeVar("R")
 
@@ -89,7 +89,7 @@ class PlannedResult(NamedTuple):
     spec: Spec
 
 
-class Stage(NamedTuple):
+class TracedPart(NamedTuple):
     """A part of a trace that one plan computes.
 
     Attributes:
@@ -114,7 +114,7 @@ class Stage(NamedTuple):
     replaced: frozenset[tuple[int, int]] = frozenset()
     plan: Plan | None = None
 
-    def planned(self, devices: Selection) -> Stage:
+    def planned(self, devices: Selection) -> TracedPart:
         """Return the stage with the plan in the cache, or with a new one if that is outdated."""
         if not self.structure.nodes:
             return self
@@ -126,8 +126,8 @@ class Trace(NamedTuple):
 
     Attributes:
         specs: Shapes and dtypes of the arguments.
-        preparation: Stage that computes values that depend only on constants and on tensors from outside.
-        main: Stage that each call runs.
+        preparation: TracedPart that computes values that depend only on constants and on tensors from outside.
+        main: TracedPart that each call runs.
         results: One entry per result: a computed item, the node of a constant, a tensor from outside, the number of an
             argument, a view of another tensor, or the position of the same tensor among the results.
         result: Structure that the function returned, without its tensors.
@@ -142,8 +142,8 @@ class Trace(NamedTuple):
     """
 
     specs: tuple[Spec, ...]
-    preparation: Stage
-    main: Stage
+    preparation: TracedPart
+    main: TracedPart
     results: tuple[PlannedResult | Node | Tensor | int | Derived | Result, ...]
     result: Any
     devices: Selection
@@ -291,7 +291,7 @@ def _stage(
     numbers: dict[Node, int],
     outside: dict[Node, Tensor],
     earlier: Mapping[Node, int] | None = None,
-) -> Stage:
+) -> TracedPart:
     """Return the stage that computes a structure; `earlier` are nodes that another stage has computed."""
     earlier = earlier or {}
     template: list[Any] = [None] * (len(structure.leaves) + len(structure.nodes))
@@ -309,7 +309,7 @@ def _stage(
             read.append((item, outside[leaf]))
         else:
             template[item] = leaf.value
-    return Stage(
+    return TracedPart(
         structure=structure,
         template=template,
         arguments=tuple(arguments),

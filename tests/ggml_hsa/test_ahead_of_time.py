@@ -27,7 +27,7 @@ def _settings(tmp_path: Path) -> Iterator[None]:
 
 
 def layer(weights: Any) -> Callable[..., Any]:
-    return lambda x: (x @ weights).relu() + 1
+    return lambda x: (x @ weights).relu() + (weights[0] + 1)  # The second operand is prepared under jit.
 
 
 @needs_compiler
@@ -45,8 +45,9 @@ def test_a_program_needs_no_other_kernels(tmp_path: Path, wrap: Callable[..., An
         nt.default_device(DEVICE),
     ):
         schedule_knows_nothing()
-        result = layer(weights)(nt.from_numpy(x)).numpy()
-    np.testing.assert_allclose(result, np.maximum(x @ WEIGHTS, 0) + 1, rtol=1e-4, atol=1e-4)
+        results = [call(nt.from_numpy(x)).numpy() for call in (layer(weights), nt.jit(layer(weights)))]
+    for result in results:
+        np.testing.assert_allclose(result, np.maximum(x @ WEIGHTS, 0) + WEIGHTS[0] + 1, rtol=1e-4, atol=1e-4)
 
 
 @needs_compiler

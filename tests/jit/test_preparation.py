@@ -170,6 +170,24 @@ def test_a_failed_preparation_is_tried_again() -> None:
     assert function(nt.zeros(1)).tolist() == [1.0]
 
 
+def test_a_write_that_fails_later_is_followed() -> None:
+    weight, table, index = nt.ones(1 << 16), nt.arange(4.0), nt.tensor([0])
+    read = nt.jit(lambda x: x + weight.sum())
+
+    @nt.jit
+    def step(x: nt.Tensor) -> nt.Tensor:
+        weight.mul_(2)
+        return table[index] + weight.sum() * x
+
+    step(nt.zeros(1))
+    index.fill_(9)
+    for _ in range(2):
+        read(nt.zeros(1))
+        with pytest.raises(IndexError):
+            step(nt.zeros(1)).tolist()
+        assert read(nt.zeros(1)).tolist() == [weight.sum().item()]
+
+
 def test_a_kept_value_does_not_keep_its_weight_from_being_written_in_place() -> None:
     weight = nt.zeros(1 << 16)
     read = nt.jit(lambda x: x + weight.sum())

@@ -25,7 +25,7 @@ from npu_tensor.task import Cost, Expense, Move
 def graph() -> nt.Tensor:
     x, w, b = nt.ones(8, 16), nt.ones(4, 16), nt.ones(4)
     nt.realize(x, w, b)
-    return nt.linear(x, w, b).relu().cumsum(0)
+    return nt.linear(x, w, b).relu().argsort(0)
 
 
 def test_every_op_has_a_row_and_nothing_runs() -> None:
@@ -38,10 +38,10 @@ def test_every_op_has_a_row_and_nothing_runs() -> None:
     assert by_op["permute"] == Row("permute", "f32[16, 4]", why=by_op["permute"].why, line=by_op["permute"].line)
     assert by_op["relu"].kernel == "gemm"
     assert by_op["add"].kernel == f"fused into #{[row.op for row in table].index('relu')}"
-    assert by_op["cumsum"].kernel == "numpy"
-    assert by_op["cumsum"].origin == "none"
-    assert "no compiled form" in by_op["cumsum"].why
-    assert by_op["cumsum"].line.startswith("test_explain.py:")
+    assert by_op["argsort"].kernel == "numpy"
+    assert by_op["argsort"].origin == "none"
+    assert "no compiled form" in by_op["argsort"].why
+    assert by_op["argsort"].line.startswith("test_explain.py:")
     for row in table:
         assert (row.predicted is None) == (row.nbytes is None) == (row.kernel == "none" or "fused into" in row.kernel)
         assert row.predicted is None or row.predicted > 0
@@ -101,16 +101,16 @@ def test_measured_times_are_those_of_the_latest_run() -> None:
 def test_simulated_and_processor_in_one_graph() -> None:
     with nt.default_device("sim:npu2"):
         x = nt.ones(64, 64, dtype=nt.bfloat16).realize()
-        table = nt.explain((x @ x).relu().cumsum(0))
+        table = nt.explain((x @ x).relu().argsort(0))
         there, here = (row for row in table if row.predicted is not None)
-        assert (there.device, there.op, here.device, here.op) == ("sim:npu2", "relu", "cpu", "cumsum")
+        assert (there.device, there.op, here.device, here.op) == ("sim:npu2", "relu", "cpu", "argsort")
         assert "not on sim:npu2: no NPU kernel" in here.why
         assert [total.device for total in table.totals] == ["sim:npu2", "cpu"]
         text = str(table)
         assert "for the real array" in text
         assert "the simulator itself" not in text
         with table.measure():
-            (x @ x).relu().cumsum(0).realize()
+            (x @ x).relu().argsort(0).realize()
         assert "measured, the simulator itself:" in str(table)
 
 

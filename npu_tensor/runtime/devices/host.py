@@ -16,8 +16,8 @@ from npu_tensor.task import HostDevice, Kernel, Refusal, Step, Task
 __all__ = ["allocator", "forget_host_devices", "host_devices", "host_kernel", "host_step"]
 
 LAYOUT_SHARE = 4
-"""Fraction of the memory, as a divisor, that copies of weights in the layouts of kernels may fill. Chosen, not measured:
-a model and the copies of all its weights then fit if the model fits into a quarter."""
+"""Divisor of the machine's memory: copies of weights in the layouts of kernels may fill a quarter. Chosen, not
+measured: a model and the copies of all its weights then take at most half."""
 
 _lock = new_lock()  # Threads must not create the cached objects twice.
 
