@@ -39,8 +39,21 @@ def _torch_model(name: str, threads: int) -> tuple[Any, tuple[Any, ...]]:
 
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    model = WHOLE_MODELS[name].build(torch)
-    return model, tuple(map(torch.from_numpy, WHOLE_MODELS[name].inputs()))
+    model, inputs = WHOLE_MODELS[name].build(torch), tuple(map(torch.from_numpy, WHOLE_MODELS[name].inputs()))
+    _use_own_statistics(torch, model, inputs)
+    return model, inputs
+
+
+def _use_own_statistics(torch: Any, model: Any, inputs: tuple[Any, ...]) -> None:
+    """Give batch norms the statistics of the inputs, without which the results of deep random models are constant."""
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)]
+    for norm in norms:
+        norm.momentum = 1.0
+        norm.train()
+    with torch.no_grad():
+        model(*inputs)
+    for norm in norms:
+        norm.eval()
 
 
 def _prepare(name: str, folder: Path, threads: int) -> None:

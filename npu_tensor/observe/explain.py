@@ -11,7 +11,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.structure import Structure, digraph, pending_ops, structure_of
@@ -44,8 +44,20 @@ def explain_nodes(nodes: Sequence[Node], device: str | None = None) -> Explanati
     return explain_plans(structure_of(nodes, pending), planned, chosen)
 
 
-def explain_plans(graph: Structure, planned: Sequence[tuple[Structure, Plan]], chosen: Selection) -> Explanation:
-    """Combine the plans of a graph's parts into one explanation."""
+def explain_plans(
+    graph: Structure,
+    planned: Sequence[tuple[Structure, Plan]],
+    chosen: Selection,
+    prepared: Collection[Node] = (),
+) -> Explanation:
+    """Combine the plans of a graph's parts into one explanation.
+
+    Args:
+        graph: Structure of the whole graph.
+        planned: Structure and plan of each part.
+        chosen: Devices of the plans.
+        prepared: Nodes that a captured function computes once and not in each call.
+    """
     accelerators = selection.accelerators(chosen)
     places = [device.uri for device in accelerators]
     overheads = {device.uri: overhead(device, MEASURES["latency"]) for device in accelerators}
@@ -80,6 +92,9 @@ def explain_plans(graph: Structure, planned: Sequence[tuple[Structure, Plan]], c
         else:
             kernel = f"fused into #{members[step][-1]}"
             rows.append(start._replace(device=placed[step].kernel.device, kernel=kernel, origin=""))
+        if node in prepared:
+            row = rows.pop()
+            rows.append(row._replace(why=f"prepared once; {row.why}".removesuffix("; ")))
     items, edges = [item for item, _ in graph.nodes], list(digraph(graph).edges)
     return Explanation(rows, Work(items, leaves(graph), edges, members, plans, overheads, shared_contexts))
 

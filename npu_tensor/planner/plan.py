@@ -98,13 +98,14 @@ class Plan:
         """Run all steps and leave the kept items in the list of values.
 
         Args:
-            values: Values by item. Those of leaves are filled in; others are None.
+            values: Values by item. Those of leaves are filled in; others are None. The list grows to `size`.
             recorded: Ops with their items, for error messages and events.
             wait: True to return only after asynchronous devices have finished.
 
         Raises:
             NpuTensorError: A step failed. The message ends in the lines that recorded the failing op.
         """
+        values += [None] * (self.size - len(values))
         observer = _Observer(self, recorded) if listeners else None
         try:
             for step, last_read in self.joined if observer is None else self.steps:

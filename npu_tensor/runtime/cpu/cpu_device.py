@@ -8,17 +8,22 @@ from itertools import chain
 from typing import Final
 
 from npu_tensor.kernels.vector_product import as_sum_over_rows
+from npu_tensor.runtime.cpu.attention_kernel import attention_kernel
 from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable, packed_items
-from npu_tensor.runtime.cpu.convolution import convolution_kernel
+from npu_tensor.runtime.cpu.concat import concat_kernel
 from npu_tensor.runtime.cpu.convolution_gradients import transposed_kernel, weight_gradient_kernel
+from npu_tensor.runtime.cpu.convolution_kernel import convolution_kernel
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
-from npu_tensor.runtime.cpu.gather_along import gather_kernel
 from npu_tensor.runtime.cpu.kernels import CpuKernel, LoopKernel, ProductKernel, composed_kernel
 from npu_tensor.runtime.cpu.loop_kernel import refusal
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
+from npu_tensor.runtime.cpu.pooling import pool_kernel, positions_kernel
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.quantized_product import DequantizeKernel, QuantizedKernel
 from npu_tensor.runtime.cpu.row_copies import rows_kernel
+from npu_tensor.runtime.cpu.sampling import samples_kernel
+from npu_tensor.runtime.cpu.scan import scan_kernel
+from npu_tensor.runtime.cpu.selection import selection_kernel
 from npu_tensor.runtime.cpu.write_strided import strided_kernel
 from npu_tensor.task import Fusion, Kernel, PlannedLaunch, Refusal, Step, Task
 
@@ -28,12 +33,21 @@ __all__ = ["CpuDevice"]
 KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
     **dict.fromkeys(["conv_transpose_1d", "conv_transpose_2d", "conv_transpose_3d"], transposed_kernel),
     "conv_weight_gradient": weight_gradient_kernel,
+    "attention": attention_kernel,
     "linear_quantized": QuantizedKernel,
+    "concat": concat_kernel,
     "dequantize": DequantizeKernel,
-    "gather_along": gather_kernel,
+    "gather_along": partial(rows_kernel, puts=False),
     "put": partial(rows_kernel, puts=True),
+    "scatter_along": partial(rows_kernel, puts=True),
     "take": partial(rows_kernel, puts=False),
+    "take_points": partial(rows_kernel, puts=False),
+    **dict.fromkeys(("cumsum", "cumprod", "running_extreme"), scan_kernel),
+    "top_indices": selection_kernel,
     "write_strided": strided_kernel,
+    **dict.fromkeys(("pool_1d", "pool_2d", "pool_3d", "adaptive_pool", "upscale", "resample_backward"), pool_kernel),
+    **dict.fromkeys(("max_pool_positions", "max_pool_backward"), positions_kernel),
+    **dict.fromkeys(("samples_at", "samples_at_backward_0", "samples_at_backward_1"), samples_kernel),
     **dict.fromkeys(COMPOSED, composed_kernel),
 }
 """Constructors of kernels by data op, which may refuse a task. A new kind of kernel is registered here."""

@@ -52,6 +52,9 @@ _THIN_COLUMNS, _LONG_ROWS = 12, 16
 # form: the most rows, vectors and accumulators; eight vectors were slower on a Zen 4.
 _INNER_GROUPS = {32: (8, 8, 8, 4), 16: (8, 4, 4, 2)}
 _OUTER_TILES = {32: (8, 6, 24), 16: (4, 6, 12)}
+# Products of few rows read B in the order of its memory if it is larger than the caches of a core, in parts of so many
+# columns: at least as many as a stream that the processor foresees, and at most so that the sums stay in L1.
+_STREAMED_BYTES, _STREAMED_ROWS, _STREAMED_COLUMNS = 512 << 10, 4, (128, 4096)
 # Lines of B that are read ahead, and their maximum bytes in the inner form: with short ones, most of what a tile needs
 # is on other pages, which no processor foresees; long ones would leave L2 before they are needed. Measured on a Zen 3,
 # with keys of 64 float16 beyond L2: 2.5 times as fast.
@@ -222,11 +225,13 @@ def _matrices(operand: Matrix | Computed) -> list[Matrix]:
     return [x for x in inputs if x.strides is not None]
 
 
-def _column_stride(operand: Matrix, columns: int) -> int | None:
-    """Return the column stride; 1 for a single column; None for a number."""
+def _access(operand: Matrix, columns: int) -> str:
+    """Return the access of `GemmSpec` to an operand of the epilogue."""
     if operand.strides is None:
-        return None
-    return operand.strides[-1] if columns > 1 else 1
+        return "number"
+    if columns > 1 and operand.strides[-1] == 0:
+        return "column"
+    return "row" if operand.strides[-2] else "vector"
 
 
 def _matrix_without_batch(operand: Matrix, keep: int) -> Matrix:
@@ -307,6 +312,7 @@ def direct_tile(
     unit: Unit,
     target: CpuTarget,
     products: int,
+    threads: int,
 ) -> tuple[TileSpec, dict[str, int]] | None:
     """Return the tile and the sizes of products that read A and B in place; None if they should pack them."""
     m, n, k = shape
@@ -330,6 +336,13 @@ def direct_tile(
     in_units = unit.count == 1 or (a_k == 1 and k % unit.count == 0 and size_a * unit.count == unit.bytes)
     if (b_line != 1 and n > 1) or not in_units:
         return None
+    sizes |= {"b_line_bytes": b_k * size_b, "a_step_bytes": a_k * size_a * unit.count, "steps": k // unit.count}
+    if thin and unit.count == 1 and k * n * size_b >= _STREAMED_BYTES:
+        if m > _STREAMED_ROWS:
+            return None
+        least, most = _STREAMED_COLUMNS
+        columns = min(max(-(-n // threads), least), most // m)
+        return TileSpec(unit, "streamed", m, 1 << (columns.bit_length() - 1), a.dtype, b.dtype), sizes
     most_rows, vectors, accumulators = _OUTER_TILES[target.vector_registers]
     # Vectors come in groups of `unit.count`, and int8_quad has a row of accumulators more.
     rows = _even(m, min(most_rows, accumulators // unit.count - (unit.count == 4)))
@@ -337,7 +350,6 @@ def direct_tile(
     one_by_one = max(rows, (target.vector_registers - rows - 2) // rows)
     vectors = _whole(-(-n // lanes), min(vectors, accumulators // rows, one_by_one))
     vectors = max(1, vectors // unit.count) * unit.count
-    sizes |= {"b_line_bytes": b_k * size_b, "a_step_bytes": a_k * size_a * unit.count, "steps": k // unit.count}
     return TileSpec(unit, "outer", rows, vectors * lanes, a.dtype, b.dtype, _AHEAD), sizes
 
 
@@ -486,7 +498,7 @@ class Gemm:
     def _bind(self, problem: _Problem, blocking: Blocking, epilogue: Program | None, threads: int) -> None:
         unit = blocking.unit
         products = math.prod(problem.batch)
-        direct = direct_tile(problem.shape, problem.a, problem.b, unit, self._target, products)
+        direct = direct_tile(problem.shape, problem.a, problem.b, unit, self._target, products, threads)
         self.strips = self.strips and direct is None
         if isinstance(problem.a, Windows):
             tile, sizes, offsets = self._windows(problem, problem.a, blocking)
@@ -511,12 +523,11 @@ class Gemm:
             offsets.append(_offsets("int8", Layout(problem.batch, problem.a.lines)))
         steps = sizes["steps"] * sizes.get("runs", 1)
         tile_cycles = _OVERHEAD_CYCLES + steps * tile.rows * tile.columns // unit_lanes(tile.unit, self._target)
-        access = {None: "number", 0: "column", 1: "row"}
         spec = GemmSpec(
             tile,
             tuple(output.dtype for output in problem.outputs),
             epilogue or _store_sum(unit.accumulate, problem.outputs),
-            tuple((operand.dtype, access[_column_stride(operand, n)]) for operand in problem.operands),
+            tuple((operand.dtype, _access(operand, n)) for operand in problem.operands),
             self.strips,
         )
         strips = len(offsets[0]) * blocks * b_panels
@@ -587,9 +598,10 @@ class Gemm:
                 tiles, key=lambda tile: -(-vectors // tile[1]) * (_ROW_COST + tile[1] + tile[1] / tile[0])
             )
             return Blocking(unit, rows, width * lanes)
-        if vectors == 1:
-            rows, columns = rows * columns // lanes, lanes
-        return Blocking(unit, min(rows, _WINDOW_ROWS), columns)
+        width = min((2, 3, 1), key=lambda width: -(-vectors // width) * width * (1.1 if width == 1 else 1))
+        if width * lanes != columns:
+            rows = (registers - 1 - width) // width
+        return Blocking(unit, min(rows, _WINDOW_ROWS), width * lanes)
 
     def _packing(
         self,

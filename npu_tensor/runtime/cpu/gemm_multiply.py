@@ -1,6 +1,6 @@
 """The kernel that multiplies, tile by tile, and applies the epilogue to each tile of the result.
 
-The sums of a tile have five forms, which differ in how the operands are read:
+The sums of a tile have six forms, which differ in how the operands are read:
 
 packed     panels of A and B, whose units stand in the order in which the steps read them
 outer      A by single units and B by vectors of columns, both where they are: for B with neighbouring columns
@@ -8,6 +8,8 @@ inner      A and B by vectors along K, both where they are, for one group of col
            accumulator are added at the end: for A and B whose elements along K are neighbours
 windows    A by single units where it is, and packed panels of B: a row of A is what a kernel covers of an image, one
            run of channels per place of the kernel, at the offsets in a table
+streamed   A by single units and B by whole rows, some at a time; the sums are in memory. For few rows and a large B,
+           which is then read in the order of its memory
 depthwise  like windows, but a column of the result is the sum of its own column of A, weighted by its column of B
 
 Outer and inner read each element of an operand once for every tile that it is in, and in no better order than the
@@ -22,6 +24,7 @@ from typing import Final, Literal, NamedTuple
 
 from npu_tensor._util.cache_sizes import MODULES
 from npu_tensor.ops.expression import Program
+from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.runtime.cpu.gemm_micro import (
     Elements,
     Operand,
@@ -41,7 +44,7 @@ from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, Value
 
 __all__ = ["MULTIPLY_META", "GemmSpec", "TileSpec", "multiply_module"]
 
-Form = Literal["packed", "outer", "inner", "windows", "depthwise"]
+Form = Literal["packed", "outer", "inner", "streamed", "windows", "depthwise"]
 
 # int8_quad multiplies unsigned elements of A, which are 128 too large, by signed ones of B. The products of a row of A
 # that is all 128 are subtracted.
@@ -374,15 +377,16 @@ MULTIPLY_META = (
     *("runs", "table", "zeros"),
 )
 
-# A longer epilogue is not written once for each vector of a tile.
-_SHORT_PROGRAM = 6
+# Operations of the longest epilogue that is written once for each vector of a tile.
+_SHORT_PROGRAM = 12
 
 
 class GemmSpec(NamedTuple):
     """Parameters of the kernel that multiplies.
 
     The epilogue is elementwise: load slot 0 is the sum, slot i the operand i - 1. An operand's access is "row"
-    (consecutive columns), "column" (one element for all columns) or "number" (a run-time scalar).
+    (consecutive columns), "vector" (the same for all rows), "column" (one element for all columns) or "number" (a
+    run-time scalar).
     """
 
     tile: TileSpec
@@ -433,8 +437,13 @@ class _MultiplyWriter:
                 emitter.byte_offset(matrix, emitter.load_value("i64", self.table, position))
                 for position, matrix in enumerate(self.matrices)
             )
-            sums = emit_sums(emitter, tile, self.meta, a, b, a_panel, b_panel, first_line)
-            self._store_tile(sums, emitter.mul(a_panel, tile.rows), emitter.mul(b_panel, tile.columns))
+            first_column = emitter.mul(b_panel, tile.columns)
+            if tile.form == "streamed":
+                self._stream(a, b, first_column)
+                sums = None
+            else:
+                sums = emit_sums(emitter, tile, self.meta, a, b, a_panel, b_panel, first_line)
+            self._store_tile(sums, emitter.mul(a_panel, tile.rows), first_column)
 
         if self.spec.strips:
             self._compute_strips(compute_tile)
@@ -475,8 +484,56 @@ class _MultiplyWriter:
         quotient = self.emitter.op("udiv", index, self.meta[field])
         return quotient, self.emitter.sub(index, self.emitter.mul(quotient, self.meta[field]))
 
-    def _store_tile(self, sums: list[Value], first_row: Value, first_column: Value) -> None:
-        """Apply the epilogue to the part of the tile that exists."""
+    def _stream(self, a: Value, b: Value, first_column: Value) -> None:
+        """Add the products of A with some rows of B after the other to the sums in memory."""
+        emitter, tile, meta = self.emitter, self.shape, self.meta
+        lanes, accumulate = unit_lanes(self.unit, emitter.target), self.unit.accumulate
+        of_a, of_b = Elements(emitter, self.unit, tile.dtype_a), Elements(emitter, self.unit, tile.dtype_b)
+        size, type_ = ELEMENT_SIZE[tile.dtype_b], f"<{lanes} x {self.unit.accumulator}>"
+        columns = emitter.smaller(emitter.sub(meta["n"], first_column), tile.columns)
+        whole = emitter.sub(columns, emitter.op("urem", columns, lanes))
+        start = emitter.byte_offset(b, emitter.mul(first_column, size))
+        lines = [emitter.byte_offset(a, emitter.mul(meta["a_line_bytes"], row)) for row in range(tile.rows)]
+        sums = [emitter.byte_offset(self.sums, row * self.row_bytes) for row in range(tile.rows)]
+
+        def clear(column: Value, _: list[Value]) -> None:
+            for total in sums:
+                emitter.store_value(
+                    Value("zeroinitializer", type_), emitter.address(total, column, accumulate), align=32
+                )
+
+        def factor(line: Value, k: Value) -> Value:
+            element = of_a.load(1, emitter.byte_offset(line, emitter.mul(k, meta["a_step_bytes"])))
+            return emitter.broadcast(element, lanes)
+
+        def add_rows(first: Value, count: int) -> None:
+            numbers = [emitter.add(first, i) for i in range(count)]
+            factors = [[factor(line, k) for k in numbers] for line in lines]
+            rows = [emitter.byte_offset(start, emitter.mul(k, meta["b_line_bytes"])) for k in numbers]
+
+            def add_vectors(column: Value, mask: Value | None) -> None:
+                vectors = [of_b.load(lanes, emitter.byte_offset(row, emitter.mul(column, size)), mask) for row in rows]
+                for total, own in zip(sums, factors, strict=True):
+                    address = emitter.address(total, column, accumulate)
+                    value = emitter.load_value(type_, address, align=32)
+                    for each, vector in zip(own, vectors, strict=True):
+                        value = multiply_add(emitter, self.unit, value, each, vector)
+                    emitter.store_value(value, address, align=32)
+
+            def add_rest() -> None:
+                add_vectors(whole, first_of(emitter, emitter.sub(columns, whole), lanes))
+
+            emitter.loop(0, whole, lanes, (), lambda column, _: add_vectors(column, None))
+            emitter.branch(emitter.compare("slt", whole, columns), add_rest, lambda: ())
+
+        together = max(1, emitter.target.vector_registers // 2 // tile.rows)
+        most = emitter.sub(meta["steps"], emitter.op("urem", meta["steps"], together))
+        emitter.loop(0, columns, lanes, (), clear)
+        emitter.loop(0, most, together, (), lambda k, _: add_rows(k, together))
+        emitter.loop(most, meta["steps"], 1, (), lambda k, _: add_rows(k, 1))
+
+    def _store_tile(self, sums: list[Value] | None, first_row: Value, first_column: Value) -> None:
+        """Apply the epilogue to the part of the tile that exists. The sums are in memory if they are None."""
         emitter = self.emitter
         matrices = {slot: self._matrix(slot, position) for slot, position in self.memory.items()}
 
@@ -491,7 +548,8 @@ class _MultiplyWriter:
         columns_left = emitter.sub(self.meta["n"], first_column)
 
         def from_memory() -> None:
-            self._keep_sums(sums)
+            if sums is not None:
+                self._keep_sums(sums)
             rows = emitter.smaller(rows_left, self.shape.rows)
             columns = emitter.smaller(columns_left, self.shape.columns)
 
@@ -514,14 +572,17 @@ class _MultiplyWriter:
             emitter.loop(0, rows, 1, (), store_row)
 
         def from_registers() -> None:
+            assert sums is not None
             vectors = self.shape.columns // emitter.lanes
+            shared: list[dict[int, Value]] = [{} for _ in range(vectors)]
             for row in range(self.shape.rows):
                 places = starts(emitter.constant(row, "i64"))
                 for j in range(vectors):
                     at = emitter.add(first_column, j * emitter.lanes)
-                    self._store_vector(places, sums[row * vectors + j], at, None)
+                    self._store_vector(places, sums[row * vectors + j], at, None, shared[j])
 
-        if self.unit.bytes != 4 or len(self.spec.epilogue.instructions) > _SHORT_PROGRAM:
+        length = sum(PRIMITIVES[step.primitive].flops for step in self.spec.epilogue.instructions)
+        if sums is None or self.unit.bytes != 4 or length > _SHORT_PROGRAM:
             from_memory()
             return
         whole = emitter.op(
@@ -545,7 +606,15 @@ class _MultiplyWriter:
         offset = self.emitter.load_value("i64", self.table, 2 + position)
         return self.emitter.byte_offset(base, offset), self.emitter.load_value("i64", self.row_strides, position)
 
-    def _store_vector(self, starts: dict[int, Value], sums: Value, matrix_column: Value, mask: Value | None) -> None:
+    def _store_vector(
+        self,
+        starts: dict[int, Value],
+        sums: Value,
+        matrix_column: Value,
+        mask: Value | None,
+        shared: dict[int, Value] | None = None,
+    ) -> None:
+        """Apply the epilogue to a vector of sums. `shared` keeps operands that are the same for all rows."""
         emitter, outputs = self.emitter, self.spec.outputs
         first_operand = 2 + len(outputs)
 
@@ -556,7 +625,12 @@ class _MultiplyWriter:
             start = starts[first_operand + slot - 1]
             if access == "column":
                 return emitter.load_scalar(dtype, start)
-            return emitter.load(dtype, emitter.address(start, matrix_column, dtype), mask)
+            if access == "vector" and shared is not None and slot in shared:
+                return shared[slot]
+            value = emitter.load(dtype, emitter.address(start, matrix_column, dtype), mask)
+            if shared is not None:
+                shared[slot] = value
+            return value
 
         def scalar(slot: int, dtype: str) -> Value:
             return emitter.load_number(POINTERS, first_operand + slot - 1, dtype)
