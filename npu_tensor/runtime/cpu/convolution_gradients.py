@@ -479,7 +479,7 @@ class WeightGradientKernel(_SumsKernel):
         assert task.call is not None
         assert image.layout is not None
         assert gradient.layout is not None
-        groups, outputs = task.call.attributes["groups"], task.shape[0]
+        outputs, groups = task.shape[0], int(task.call.attributes["groups"])
         self.depthwise = groups == image.layout.shape[-1] == outputs
         self.name = "depthwise weight gradient" if self.depthwise else "weight gradient"
         self.macs = math.prod(gradient.layout.shape) * math.prod(task.shape[1:])
