@@ -5,11 +5,10 @@ The places are the last one, two or three dimensions. A convolution is one op, b
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,15 +22,11 @@ from npu_tensor.ops.rules import integer_extents
 from npu_tensor.tensor import Tensor
 
 __all__ = [
-    "Framed",
     "Sizes",
-    "bounds_of",
     "columns_of",
     "each_place",
     "for_places",
-    "in_frame",
     "require_places",
-    "windows_of",
 ]
 
 Sizes = int | Sequence[int]
@@ -73,64 +68,6 @@ def require_places(input: Tensor, places: int) -> None:
     """Raise ShapeError unless input has `places` dimensions after the channels."""
     if input.ndim not in (places + 1, places + 2):
         raise ShapeError(f"needs (channels, *places) or (batch, channels, *places) with {places} places")
-
-
-class Framed(NamedTuple):
-    """Padded input of a kernel, and the number of positions of the kernel in each dimension."""
-
-    tensor: Tensor
-    counts: tuple[int, ...]
-
-
-def in_frame(
-    input: Tensor,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[tuple[int, int]],
-    dilation: Sequence[int],
-    fill: float = 0,
-    ceil_mode: bool = False,
-) -> Framed:
-    """Pad the input with `fill` for a kernel; see `_count` for ceil_mode."""
-    places = len(kernel)
-    extents = input.shape[-places:]
-    spans = [step * (size - 1) + 1 for size, step in zip(kernel, dilation, strict=True)]
-    counts = tuple(map(functools.partial(_count, ceil_mode), extents, spans, stride, padding))
-    if min(counts) < 1:
-        raise ShapeError(f"a kernel of extents {spans} does not fit {list(extents)} with padding {list(padding)}")
-    widths = []
-    for extent, span, step, count, (before, _) in zip(extents, spans, stride, counts, padding, strict=True):
-        widths += [max((count - 1) * step + span - extent - before, 0), before]
-    return Framed(_padded(input, widths[::-1], fill), counts)
-
-
-def _padded(input: Tensor, widths: Sequence[int], fill: float = 0) -> Tensor:
-    return pad(input, widths, value=fill) if any(widths) else input
-
-
-def windows_of(framed: Framed, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> Tensor:
-    """Return a view (*lead, *kernel, *counts) of the elements at each place of a kernel, for all its positions."""
-    view = framed.tensor
-    places = len(kernel)
-    lead = view.ndim - places
-    for dim, place in enumerate(zip(framed.counts, kernel, stride, dilation, strict=True), lead):
-        view = ops.windows(view, dim, *place)
-    dims = range(view.ndim)
-    return ops.permute(view, *dims[:lead], *dims[lead + places :], *dims[lead : lead + places])
-
-
-def bounds_of(start: int, count: int, step: int) -> tuple[int, int, int]:
-    """Return slice bounds of `count` elements, `step` apart."""
-    return start, start + (count - 1) * step + 1, step
-
-
-def _count(ceil_mode: bool, extent: int, span: int, stride: int, padding: tuple[int, int]) -> int:
-    """Return the number of positions of a window. ceil_mode includes one that begins inside and ends beyond."""
-    rest = extent + sum(padding) - span
-    if not ceil_mode:
-        return rest // stride + 1
-    count = -(-rest // stride) + 1
-    return count - ((count - 1) * stride >= extent + padding[0])
 
 
 # --- convolution
@@ -307,8 +244,19 @@ def columns_of(input: Tensor, kernel: Sequence[int], stride: Sizes, padding: Siz
     """Return the elements at each place of a kernel for all its positions: (*lead, *kernel, *positions)."""
     places = len(kernel)
     steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
-    framed = in_frame(input, kernel, steps, _around(padding, kernel, steps, dilations), dilations)
-    return windows_of(framed, kernel, steps, dilations)
+    around, extents, counts, widths = _around(padding, kernel, steps, dilations), input.shape[-places:], [], list[int]()
+    for extent, size, step, gap, (before, after) in zip(extents, kernel, steps, dilations, around, strict=True):
+        span = gap * (size - 1) + 1
+        if extent + before + after < span:
+            raise ShapeError(f"a kernel of extent {span} does not fit {extent} with padding {(before, after)}")
+        counts.append((extent + before + after - span) // step + 1)
+        widths = [before, max((counts[-1] - 1) * step + span - extent - before, 0), *widths]
+    view = pad(input, widths) if any(widths) else input
+    lead = view.ndim - places
+    for dim, place in enumerate(zip(counts, kernel, steps, dilations, strict=True), lead):
+        view = ops.windows(view, dim, *place)
+    dims = range(view.ndim)
+    return ops.permute(view, *dims[:lead], *dims[lead + places :], *dims[lead : lead + places])
 
 
 @composite(method=False, ggml="COL2IM_1D")
@@ -349,7 +297,8 @@ def fold(
     result = zeros(*lead, columns.shape[-5], *around, dtype=columns.dtype)
     for place in np.ndindex(*kernel):
         starts = (offset * gap for offset, gap in zip(place, dilations, strict=True))
-        bounds = tuple(slice(*bounds_of(*each)) for each in zip(starts, counts, steps, strict=True))
+        sizes = zip(starts, counts, steps, strict=True)
+        bounds = tuple(slice(start, start + (count - 1) * step + 1, step) for start, count, step in sizes)
         part = result[(..., *bounds)]
         part._assign(part + columns[(..., *place, slice(None), slice(None))])
     (top, left), (height, width) = widths, extents

@@ -10,6 +10,7 @@ import pytest
 import npu_tensor as nt
 from npu_tensor import ops
 from npu_tensor.errors import DTypeError, NpuTensorError, ShapeError
+from npu_tensor.planner import selection
 
 torch = pytest.importorskip("torch")
 
@@ -82,6 +83,22 @@ def check_gradients(name: str, dtype: str) -> None:
             plain = function.op.body(*last, **more, **geometry, channels_last=True)
             plain = plain if function is ops.conv_weight_gradient else np.moveaxis(plain, -1, 1)
             np.testing.assert_allclose(plain, exact, TOLERANCE[dtype], atol, err_msg=message)
+
+
+@pytest.mark.parametrize("level", ["avx2", "sse2", "numpy"])
+def test_all_instruction_sets(level: str) -> None:
+    with nt.config.scope(cpu_features=level):
+        selection.reset()
+        for name in GEOMETRIES:
+            check_gradients(name, "float32")
+    selection.reset()
+
+
+def test_gradients_are_compiled() -> None:
+    x, w = nt.ones(2, 3, 6, 6).realize(), nt.ones(4, 3, 3, 3).realize()
+    gradients = nt.grad(lambda x, w: (nt.conv2d(x, w) ** 2).sum(), (0, 1))(x, w)
+    assert [row.kernel for row in nt.explain(gradients[0]) if row.op == "conv_transpose_2d"] == ["transposed conv"]
+    assert [row.kernel for row in nt.explain(gradients[1]) if row.op == "conv_weight_gradient"] == ["weight gradient"]
 
 
 OPS_OF = {1: ops.conv_1d, 2: ops.conv_2d, "dw": ops.conv_2d_dw, 3: ops.conv_3d}

@@ -22,8 +22,9 @@ from npu_tensor.dtypes import as_dtype
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import ProgramBuilder
 from npu_tensor.runtime.cpu.bind_loop import bind_loop
-from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, Packed, joined
-from npu_tensor.runtime.cpu.gemm import Matrix, Scattered, Windows
+from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, Packed, Slot, joined
+from npu_tensor.runtime.cpu.cpu_cost import PACKED_PIECE
+from npu_tensor.runtime.cpu.gemm import Gemm, Matrix, Scattered, Windows
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
 from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte, last_item
 from npu_tensor.runtime.cpu.processor import Processor
@@ -161,7 +162,7 @@ class TransposedKernel(_SumsKernel):
         count = math.prod(columns.shape)
         a = Matrix(image.dtype.name, (image.layout.strides[0], image.layout.strides[-1]))
         b = Scattered(weight.dtype.name, (), Layout((depth,), (per_output,)), columns)
-        bound = self._multiply((rows, count, depth), a, b, (count, 1), (), (image, 0), (weight, 0), 0)
+        bound = self._multiply((rows, count, depth), a, b, (count, 1), (), image, weight)
         return bound._replace(new=(*bound.new, (output.item, output.nbytes)))
 
     def _bind_phase(self, image: Input, weight: Input, stride: Sequence[int], phases: Sequence[_Phase]) -> BoundLoops:
@@ -210,8 +211,9 @@ class TransposedKernel(_SumsKernel):
             b,
             (result[0], own, *steps[:first], steps[-1], 1),
             (batch, groups, *counts[:first]),
-            (image, 0),
-            (weight, tap),
+            image,
+            weight,
+            tap,
             place,
         )
 
@@ -222,33 +224,40 @@ class TransposedKernel(_SumsKernel):
         b: Scattered,
         strides: tuple[int, ...],
         batch: tuple[int, ...],
-        first: tuple[Input, int],
-        second: tuple[Input, int],
-        place: int,
+        image: Input,
+        weight: Input,
+        tap: int = 0,
+        place: int = 0,
     ) -> BoundLoops:
-        """Bind a product of the image and the weight, each from an element on, to an element of the result."""
-        (output,), builder = self.task.outputs, ProgramBuilder()
-        register = "float64" if output.dtype.itemsize == 8 else "float32"
-        product = self.owner.product(
-            shape,
-            a=a,
-            b=b,
-            outputs=(Matrix(output.dtype.name, strides),),
-            epilogue=builder.program([builder.load(0, register)]),
-            batch=batch,
-            threads=self.owner.pool.threads,
-        )
-        (image, _), (weight, tap) = first, second
+        """Bind a product of the image and the weight from element `tap` on, to the result from element `place` on."""
+        (output,) = self.task.outputs
         assert weight.dtype is not None
-        slots: list[Any] = [Location(image.item, first_byte(image))]
+        product = _product_of(self.owner, shape, a, b, Matrix(output.dtype.name, strides), batch)
+        slots: list[Slot] = [Location(image.item, first_byte(image))]
         if len(product.packings) == 2:
             slots[0] = Packed(image.item, first_byte(image), product.packings[0])
         slots.append(Packed(weight.item, first_byte(weight) + tap * weight.dtype.itemsize, product.packings[-1]))
-        slots.append(Location(output.item, place * output.dtype.itemsize))
-        loop = product.multiply
-        assert loop.kernel is not None
-        bound = BoundLoop(loop.kernel, loop.meta_address, loop.items, loop.grain, tuple(slots))
-        return BoundLoops((bound,), (), keep=(product,))
+        return _bind_product(product, (*slots, Location(output.item, place * output.dtype.itemsize)))
+
+
+def _product_of(
+    owner: Processor,
+    shape: tuple[int, int, int],
+    a: Matrix | Scattered | Windows,
+    b: Scattered,
+    output: Matrix,
+    batch: tuple[int, ...],
+) -> Gemm:
+    builder = ProgramBuilder()
+    epilogue = builder.program([builder.load(0, "float64" if output.dtype == "float64" else "float32")])
+    return owner.product(shape, a=a, b=b, outputs=(output,), epilogue=epilogue, batch=batch, threads=owner.pool.threads)
+
+
+def _bind_product(product: Gemm, slots: tuple[Slot, ...]) -> BoundLoops:
+    loop = product.multiply
+    assert loop.kernel is not None
+    bound = BoundLoop(loop.kernel, loop.meta_address, loop.items, loop.grain, slots)
+    return BoundLoops((bound,), (), keep=(product,))
 
 
 def _fill(owner: Processor, output: Output) -> BoundLoops:
@@ -408,6 +417,53 @@ def _module(spec: _GradientSpec, target: CpuTarget) -> str:
     return e.kernel()
 
 
+def _blocks_module(spec: tuple[int, int], target: CpuTarget) -> str:
+    """Return the module of a kernel that copies blocks of channels, which is faster than a loop over short runs.
+
+    An item is a row of places of an image.
+
+    pointers  [blocks, image]
+    meta      rows of an image, places of a row, whole blocks, channels in the last one if that is not whole; distances
+              in bytes: of images and places in the image, of images and blocks in the result, and of every row in both
+
+    Args:
+        spec: Bytes of an element and of a block.
+        target: The processor.
+    """
+    e, (size, block_bytes) = Emitter(target), spec
+    into, image = (e.load_value("ptr", POINTERS, slot) for slot in range(2))
+    rows, places, whole, rest, *distances = (e.load_value("i64", META, number) for number in range(8))
+    per_image, per_place, to_image, to_block = distances
+    table = e.byte_offset(META, 64)
+
+    def copy_row(item: Value, _: list[Value]) -> None:
+        number, row = e.op("udiv", item, rows), e.op("urem", item, rows)
+        entry = e.byte_offset(table, e.mul(row, 8))
+        per_row, to_row = (e.load_value("i64", each) for each in (entry, e.byte_offset(entry, e.mul(rows, 8))))
+        source = e.byte_offset(image, e.add(e.mul(number, per_image), per_row))
+        result = e.byte_offset(into, e.add(e.mul(number, to_image), to_row))
+
+        def copy_place(place: Value, block: Value, type_: str, index: Value | int = 0) -> None:
+            from_ = e.byte_offset(source, e.add(e.mul(place, per_place), e.mul(block, block_bytes)))
+            to = e.byte_offset(result, e.add(e.mul(place, block_bytes), e.mul(block, to_block)))
+            offset = e.mul(e.operand(index, "i64"), size)
+            value = e.load_value(type_, e.byte_offset(from_, offset), align=size)
+            e.store_value(value, e.byte_offset(to, offset), align=size)
+
+        def copy_block(block: Value, _: list[Value]) -> None:
+            type_ = f"<{block_bytes // size} x i{8 * size}>"
+            e.loop(0, places, 1, (), lambda place, _: copy_place(place, block, type_))
+
+        def copy_rest(place: Value, _: list[Value]) -> None:
+            e.loop(0, rest, 1, (), lambda lane, _: copy_place(place, whole, f"i{8 * size}", lane))
+
+        e.loop(0, whole, 1, (), copy_block)
+        e.loop(0, e.select(e.compare("sgt", rest, 0), places, 0), 1, (), copy_rest)
+
+    e.loop(BEGIN, END, 1, (), copy_row)
+    return e.kernel()
+
+
 def weight_gradient_kernel(processor: Processor, task: Task) -> WeightGradientKernel | Refusal:
     """Return the kernel of the gradient of a weight, or the reason why there is none."""
     reason = _reason_against(task)
@@ -423,7 +479,7 @@ class WeightGradientKernel(_SumsKernel):
         assert task.call is not None
         assert image.layout is not None
         assert gradient.layout is not None
-        groups, outputs = task.call.attributes["groups"], task.shape[0]
+        outputs, groups = task.shape[0], int(task.call.attributes["groups"])
         self.depthwise = groups == image.layout.shape[-1] == outputs
         self.name = "depthwise weight gradient" if self.depthwise else "weight gradient"
         self.macs = math.prod(gradient.layout.shape) * math.prod(task.shape[1:])
@@ -451,6 +507,8 @@ class WeightGradientKernel(_SumsKernel):
     def _bind(self) -> BoundLoops:
         """Bind the copy of the image, with its padding and by blocks of channels, the sums, and the copy of these."""
         (image, gradient), (output,) = self.task.inputs, self.task.outputs
+        if self._is_product:
+            return self._product(image, gradient)
         image_item, gradient_item, sums_item = range(last_item(self.task) + 1, last_item(self.task) + 4)
         assert self.task.call is not None
         assert gradient.layout is not None
@@ -525,6 +583,48 @@ class WeightGradientKernel(_SumsKernel):
         parts += self._copy_sums(sums_item, output)
         return joined(parts)
 
+    @property
+    def _is_product(self) -> bool:
+        """True if the kernel has one element, which meets every position inside the image."""
+        assert self.task.call is not None
+        image, gradient = (source.layout for source in self.task.inputs)
+        assert image is not None
+        assert gradient is not None
+        stride, padding = self.task.call.attributes["stride"], self.task.call.attributes["padding"]
+        sizes = zip(image.shape[1:-1], gradient.shape[1:-1], stride, padding, strict=True)
+        is_inside = all(not pair[0] and (count - 1) * step < extent for extent, count, step, pair in sizes)
+        return self.groups == 1 == math.prod(self.kernel) and not self.depthwise and is_inside
+
+    def _product(self, image: Input, gradient: Input) -> BoundLoops:
+        """Bind the product of the gradient and the image over all positions."""
+        (output,) = self.task.outputs
+        assert self.task.call is not None
+        assert image.layout is not None
+        assert image.dtype is not None
+        assert gradient.layout is not None
+        assert gradient.dtype is not None
+        *positions, outputs = gradient.layout.shape
+        of_image, *per_place, per_channel = image.layout.strides
+        steps = [step * distance for step, distance in zip(self.task.call.attributes["stride"], per_place, strict=True)]
+        a = Scattered(
+            gradient.dtype.name,
+            (),
+            Layout((outputs,), gradient.layout.strides[-1:]),
+            Layout(tuple(positions), gradient.layout.strides[:-1]),
+        )
+        b = Scattered(
+            image.dtype.name,
+            (),
+            Layout(tuple(positions), (of_image, *steps)),
+            Layout((self.channels,), (per_channel,)),
+        )
+        shape = (outputs, self.channels, math.prod(positions))
+        product = _product_of(self.owner, shape, a, b, Matrix(output.dtype.name, (self.channels, 1)), ())
+        factors = zip((gradient, image), product.packings, strict=True)
+        packed = [Packed(source.item, first_byte(source), packing) for source, packing in factors]
+        bound = _bind_product(product, (*packed, Location(output.item)))
+        return bound._replace(new=((output.item, output.nbytes),))
+
     def _places_of_sums(self) -> tuple[int, int, int, int]:
         """Return the distances of lines, taps, blocks and groups in the sums, whose last dimension is a block."""
         per_line = self.taps * self.width
@@ -539,35 +639,49 @@ class WeightGradientKernel(_SumsKernel):
         """Bind a copy (batch, groups, blocks, *places, channels) of the places that the kernel meets."""
         assert self.task.call is not None
         assert image.layout is not None
+        parts = []
+        if not self.by_runs and (image.dtype is not self.dtype or image.layout.strides[-1] != 1):
+            copy, image = bind_copy(self.owner, image, item + 3, self.dtype)
+            parts.append(copy)
+        assert image.layout is not None
         images, *extents, _ = image.layout.shape
         per_image, *per_place, per_channel = image.layout.strides
         block = self.channels if self.by_runs else self.width
         shape = (images, self.groups, -(-self.channels // block), *frame, block)
-        strides, size = contiguous_strides(shape), self.dtype.itemsize
+        strides = contiguous_strides(shape)
+        # Vectors of runs may read beyond the last one.
+        nbytes = (math.prod(shape) + 2 * self.width) * self.dtype.itemsize
+        whole = Output(item, self.dtype, Layout(shape, strides), nbytes)
+        parts.append(_fill(self.owner, whole))
         befores = [before for before, _ in self.task.call.attributes["padding"]]
         starts = [max(0, -before) for before in befores]
         ends = [min(extent, end - before) for extent, end, before in zip(extents, frame, befores, strict=True)]
         region = [end - start for start, end in zip(starts, ends, strict=True)]
-        # Vectors of runs may read beyond the last one.
-        nbytes = (math.prod(shape) + 2 * self.width) * size
-        whole = Output(item, self.dtype, Layout(shape, strides), nbytes)
-        full = [*region] == [*frame] and self.channels % block == 0
-        parts = [] if full else [_fill(self.owner, whole)]
         if min(region) < 1:
             return parts, whole.layout
-        source_offset = image.layout.offset + sum(a * b for a, b in zip(starts, per_place, strict=True))
+        source = image.layout.offset + sum(a * b for a, b in zip(starts, per_place, strict=True))
         places = [start + before for start, before in zip(starts, befores, strict=True)]
         offset = sum(a * b for a, b in zip(places, strides[3:-1], strict=True))
-        for first, count, channels in _split(self.channels, block):
-            part = (images, self.groups, count, *region, channels)
-            from_ = Layout(
-                part,
-                (per_image, self.channels * per_channel, block * per_channel, *per_place, per_channel),
-                source_offset + first * block * per_channel,
+        if self.by_runs:
+            part = (images, self.groups, 1, *region, self.channels)
+            steps = (per_image, self.channels * per_channel, 0, *per_place, per_channel)
+            into = whole._replace(layout=Layout(part, strides, offset), donor=item)
+            parts.append(_bind_copy(self.owner, image._replace(layout=Layout(part, steps, source)), into))
+            return parts, whole.layout
+        size, rows = self.dtype.itemsize, math.prod(region[:-1])
+        full, rest = divmod(self.channels, block)
+        numbers = [per_image * size, per_place[-1] * size, strides[0] * size, strides[2] * size]
+        tables = [_offsets(region[:-1], each) * size for each in (per_place[:-1], strides[3:-2])]
+        meta = np.concatenate([np.array([rows, region[-1], full, rest, *numbers], np.int64), *tables])
+        kernel = self.owner.compiled(_blocks_module, (size, block * size))
+        piece = max(1, PACKED_PIECE // (region[-1] * self.channels * size))
+        for group in range(self.groups):
+            slots = (
+                Location(item, (offset + group * strides[1]) * size),
+                Location(image.item, (source + group * self.channels) * size),
             )
-            into = whole._replace(layout=Layout(part, strides, offset + first * strides[2]))
-            into = into._replace(donor=None if full else item)
-            parts.append(_bind_copy(self.owner, image._replace(layout=from_), into))
+            loop = BoundLoop(kernel, meta.ctypes.data, images * rows, piece, slots)
+            parts.append(BoundLoops((loop,), (), keep=(meta,)))
         return parts, whole.layout
 
     def _copy_sums(self, item: int, output: Output) -> list[BoundLoops]:
