@@ -18,6 +18,7 @@ from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.quantized_product import DequantizeKernel, QuantizedKernel
 from npu_tensor.runtime.cpu.row_copies import rows_kernel
 from npu_tensor.runtime.cpu.scan import scan_kernel
+from npu_tensor.runtime.cpu.search import search_kernel
 from npu_tensor.runtime.cpu.selection import selection_kernel
 from npu_tensor.runtime.cpu.write_strided import strided_kernel
 from npu_tensor.task import Fusion, Kernel, PlannedLaunch, Refusal, Step, Task
@@ -35,6 +36,7 @@ KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
     "take": partial(rows_kernel, puts=False),
     "take_points": partial(rows_kernel, puts=False),
     **dict.fromkeys(("cumsum", "cumprod", "running_extreme"), scan_kernel),
+    "search_places": search_kernel,
     "top_indices": selection_kernel,
     "write_strided": strided_kernel,
     **dict.fromkeys(COMPOSED, composed_kernel),
