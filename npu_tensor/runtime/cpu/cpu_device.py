@@ -8,6 +8,7 @@ from itertools import chain, takewhile
 from typing import Final
 
 from npu_tensor.kernels.vector_product import as_sum_over_rows
+from npu_tensor.runtime.cpu.bisection import search_kernel
 from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable
 from npu_tensor.runtime.cpu.concat import concat_kernel
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
@@ -17,9 +18,8 @@ from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.quantized_product import DequantizeKernel, QuantizedKernel
 from npu_tensor.runtime.cpu.row_copies import rows_kernel
+from npu_tensor.runtime.cpu.row_selection import selection_kernel
 from npu_tensor.runtime.cpu.scan import scan_kernel
-from npu_tensor.runtime.cpu.search import search_kernel
-from npu_tensor.runtime.cpu.selection import selection_kernel
 from npu_tensor.runtime.cpu.write_strided import strided_kernel
 from npu_tensor.task import Fusion, Kernel, PlannedLaunch, Refusal, Step, Task
 

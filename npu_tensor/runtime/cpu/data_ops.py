@@ -206,9 +206,12 @@ def _triangle(task: Task) -> Composed | Refusal:
 @lru_cache(maxsize=MODULES)
 def _triangle_program(lower: bool, register: str) -> Program:
     builder = ProgramBuilder()
-    x, row, column = builder.load(0, register), builder.load(1, "int64"), builder.load(2, "int64")
-    kept: Any = column <= row if lower else column >= row
-    return builder.program([np.where(kept, x, builder.constant(0, register))])
+    x: Any = builder.load(0, register)
+    row: Any = builder.load(1, "int64")
+    column: Any = builder.load(2, "int64")
+    kept = column <= row if lower else column >= row
+    kept_or_zero: Any = np.where(kept, x, 0)
+    return builder.program([kept_or_zero])
 
 
 COMPOSED: Final[Mapping[str, Callable[[Task], Composed | Refusal]]] = MappingProxyType(

@@ -148,12 +148,12 @@ class SelectionKernel(CopyingKernel):
         dim, k = task.call.attributes["dim"], task.call.attributes["k"]
         extents = source.layout.shape
         _, extent, after = shape = math.prod(extents[:dim]), extents[dim], math.prod(extents[dim + 1 :])
-        copies, layout = [], reshaped(source.layout, shape)
+        dtype, copies, layout = source.dtype.name, [], reshaped(source.layout, shape)
         if layout is None:
             copy, source = bind_copy(owner, source, last_item(task) + 1)
             copies.append(copy)
             layout = Layout(shape, (extent * after, after, 1))
-        spec = _SelectionSpec(source.dtype.name, task.call.attributes["largest"], layout.strides[1] == 1)
+        spec = _SelectionSpec(dtype, task.call.attributes["largest"], layout.strides[1] == 1)
         meta = np.array([extent, k, after, *layout.strides], np.int64)
         slots = Location(output.item), Location(source.item, first_byte(source))
         address = owner.compiled(_module, spec)

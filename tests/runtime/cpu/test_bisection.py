@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
+from npu_tensor.runtime.cpu.bisection import _module, _SearchSpec
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.search import _module, _SearchSpec
 from tests.runtime.cpu.kernel_harness import LEVELS, target
 
 

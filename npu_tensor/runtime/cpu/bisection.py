@@ -114,7 +114,8 @@ class SearchKernel(CopyingKernel):
         task, owner, (output,) = self.task, self.owner, self.task.outputs
         assert task.call is not None
         dtype = as_dtype(task.call.registers[0])
-        copies, operands = [], []
+        copies: list[BoundLoops] = []
+        operands = []
         for source in task.inputs:
             assert source.layout is not None
             if source.dtype is not dtype or not is_contiguous(source.layout):
