@@ -242,8 +242,8 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         return ValuesIndices(input.clone(), input.argsort())
     if not input.shape[place]:
         raise DimensionError("an empty row has no median")
-    order = input.argsort(place)
-    middle = order.narrow(place, (input.shape[place] - 1) // 2, 1)
+    before = (input.shape[place] - 1) // 2
+    middle = ops.top_indices(input, before + 1, place, False).narrow(place, before, 1)
     if input.is_floating_point():
         missing = input.isnan()
         first = missing.argmax(place, True)

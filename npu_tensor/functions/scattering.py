@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.dtypes import DType, bool_
+from npu_tensor.dtypes import DType, bool_, int64
 from npu_tensor.errors import ArgumentError, DimensionError, ShapeError
 from npu_tensor.functions.creation import arange, full_like, ones_like, zeros, zeros_like
 from npu_tensor.functions.indexing import (
@@ -23,7 +23,7 @@ from npu_tensor.functions.indexing import (
 from npu_tensor.functions.register import Operand, composite, tensor_of
 from npu_tensor.ops.rules import dimension, index_dtype
 from npu_tensor.spec import broadcast_shapes
-from npu_tensor.tensor import Tensor
+from npu_tensor.tensor import Tensor, from_array
 
 
 @composite(in_place=True)
@@ -97,10 +97,11 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     require_same_dtype(input, source)
     shape = broadcast_shapes(input.shape, mask.shape)
     input, mask = input.expand(shape), mask.expand(shape)
-    count = int(mask.sum())
-    if source.numel() < count:
-        raise ShapeError(f"source has {source.numel()} elements for {count} places")
-    return put(input, mask, source.reshape(source.numel()).narrow(0, 0, count))
+    places = np.flatnonzero(mask.numpy())
+    if source.numel() < places.size:
+        raise ShapeError(f"source has {source.numel()} elements for {places.size} places")
+    flat, values = input.reshape(input.numel()), source.reshape(source.numel()).narrow(0, 0, places.size)
+    return ops.scatter_along(flat, values, from_array(places, int64), 0).reshape(shape)
 
 
 _REDUCTIONS: Final = {"sum": "add", "prod": "multiply", "mean": "add", "amax": "maximum", "amin": "minimum"}
@@ -199,6 +200,11 @@ def embedding_bag(
         raise ArgumentError("needs a matrix, or a vector and offsets, and the mode sum, mean or max")
     if per_sample_weights is not None and mode != "sum":
         raise ArgumentError(f"per_sample_weights are for the mode sum, not {mode!r}")
+    if offsets is None and input.shape[1] and padding_idx is None:
+        rows = ops.take_op(weight, input, 0)
+        if per_sample_weights is not None:
+            rows = rows * per_sample_weights.unsqueeze(-1)
+        return rows.sum(1) if mode == "sum" else rows.mean(1) if mode == "mean" else rows.amax(1)
     indices = input.reshape(input.numel())
     if offsets is None:
         count = input.shape[0]

@@ -8,8 +8,8 @@ import numpy as np
 
 from npu_tensor import ops
 from npu_tensor.dtypes import float32, float64, int32, int64
-from npu_tensor.errors import DTypeError, ShapeError
-from npu_tensor.functions.creation import ones_like, zeros
+from npu_tensor.errors import DimensionError, DTypeError, ShapeError
+from npu_tensor.functions.creation import zeros
 from npu_tensor.functions.neural import wide
 from npu_tensor.functions.register import Operand, composite, tensor_of
 from npu_tensor.functions.scattering import index_add
@@ -65,10 +65,13 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise ShapeError("needs a vector, and weights of its shape")
     if not input.dtype.is_integer:
         raise DTypeError(f"takes integers, not {input.dtype.name}")
-    length = max(int(input.max()) + 1 if input.numel() else 0, minlength)
+    array = input.numpy()
     if weights is None:
-        weights = ones_like(input, int64)
-    elif weights.dtype is not float32:
+        if array.size and array.min() < 0:
+            raise DimensionError(f"index {array.min()} is negative")
+        return from_array(np.bincount(array, minlength=minlength), int64)
+    length = max(int(array.max()) + 1 if array.size else 0, minlength)
+    if weights.dtype is not float32:
         weights = weights.to(float64)
     return index_add(zeros(length, dtype=weights.dtype), 0, input.to(int64), weights)
 

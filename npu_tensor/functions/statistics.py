@@ -11,7 +11,7 @@ import numpy as np
 from npu_tensor import ops
 from npu_tensor.dtypes import int64
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
-from npu_tensor.functions.creation import arange, zeros, zeros_like
+from npu_tensor.functions.creation import arange, zeros
 from npu_tensor.functions.neural import wide
 from npu_tensor.functions.reduce import norm
 from npu_tensor.functions.register import Operand, composite, tensor_of
@@ -175,8 +175,9 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Val
     rows, place = _rows(input, dim)
     if not 1 <= k <= rows.shape[place]:
         raise DimensionError(f"k = {k} is out of range for {rows.shape[place]} elements")
-    index = zeros_like(rows.narrow(place, 0, 1), dtype=int64) + (k - 1)
-    return _picked(sort(rows, place), index, place, keepdim and bool(input.ndim))
+    index = ops.top_indices(rows, k, place, False).narrow(place, k - 1, 1)
+    parts = gather(rows, place, index), index
+    return ValuesIndices(*(part if keepdim and input.ndim else part.squeeze(place) for part in parts))
 
 
 @composite()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -61,7 +62,7 @@ def _module(spec: _ConcatSpec, target: CpuTarget) -> str:
     count, rows, result_bytes, block = (e.load_value("i64", META, number) for number in range(4))
     zero = e.constant(0, "i64")
 
-    def copy(type_: str, source: Value, place: Value, byte: Value) -> None:
+    def copy(type_: str, source: Value, place: Value, byte: Value, _: object = None) -> None:
         value = e.load_value(type_, e.byte_offset(source, byte), align=size)
         e.store_value(value, e.byte_offset(place, byte), align=size)
 
@@ -84,7 +85,7 @@ def _module(spec: _ConcatSpec, target: CpuTarget) -> str:
                 for width in (*_CHUNKS, size):
                     end = e.add(begin, e.op("and", e.sub(stop, begin), -width))
                     type_ = f"i{8 * size}" if width == size else f"<{width // size} x i{8 * size}>"
-                    e.loop(begin, end, width, (), lambda byte, _, type_=type_: copy(type_, own, place, byte))
+                    e.loop(begin, end, width, (), partial(copy, type_, own, place))
                     begin = end
 
             e.loop(first, last, 1, (), copy_row)
@@ -114,7 +115,8 @@ class ConcatKernel(CopyingKernel):
         result_bytes = task.shape[dim] * inner * size
         by_rows = rows >= _LEAST_ROWS
         parts = 1 if by_rows else max(1, rows * result_bytes // PACKED_PIECE)
-        copies, tables, before = [], [], 0
+        copies: list[BoundLoops] = []
+        tables, before = [], 0
         for source in task.inputs:
             assert source.layout is not None
             length = source.layout.shape[dim] * inner

@@ -9,6 +9,7 @@ from typing import Final
 
 from npu_tensor.kernels.vector_product import as_sum_over_rows
 from npu_tensor.runtime.cpu.attention_kernel import attention_kernel
+from npu_tensor.runtime.cpu.bisection import search_kernel
 from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable, packed_items
 from npu_tensor.runtime.cpu.concat import concat_kernel
 from npu_tensor.runtime.cpu.convolution_gradients import transposed_kernel, weight_gradient_kernel
@@ -21,9 +22,9 @@ from npu_tensor.runtime.cpu.pooling import pool_kernel, positions_kernel
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.quantized_product import DequantizeKernel, QuantizedKernel
 from npu_tensor.runtime.cpu.row_copies import rows_kernel
+from npu_tensor.runtime.cpu.row_selection import selection_kernel
 from npu_tensor.runtime.cpu.sampling import samples_kernel
 from npu_tensor.runtime.cpu.scan import scan_kernel
-from npu_tensor.runtime.cpu.selection import selection_kernel
 from npu_tensor.runtime.cpu.write_strided import strided_kernel
 from npu_tensor.task import Fusion, Kernel, PlannedLaunch, Refusal, Step, Task
 
@@ -43,6 +44,7 @@ KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
     "take": partial(rows_kernel, puts=False),
     "take_points": partial(rows_kernel, puts=False),
     **dict.fromkeys(("cumsum", "cumprod", "running_extreme"), scan_kernel),
+    "search_places": search_kernel,
     "top_indices": selection_kernel,
     "write_strided": strided_kernel,
     **dict.fromkeys(("pool_1d", "pool_2d", "pool_3d", "adaptive_pool", "upscale", "resample_backward"), pool_kernel),

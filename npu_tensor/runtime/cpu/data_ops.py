@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from npu_tensor._util.cache_sizes import MODULES
-from npu_tensor.dtypes import float32, float64
+from npu_tensor.dtypes import float32, float64, int64
 from npu_tensor.ops.contraction import rope_rates
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Program, ProgramBuilder, as_parameter
@@ -184,7 +184,37 @@ def _padding(task: Task) -> Composed | Refusal:
     return Composed(tasks, {})
 
 
+def _triangle(task: Task) -> Composed | Refusal:
+    """Return the task of `tril` or `triu`: a choice by the numbers of row and column."""
+    (source,), (output,) = task.inputs, task.outputs
+    assert task.call is not None
+    register, (*lead, rows, columns) = output.dtype.register, task.shape
+    if register == "bool":
+        return Refusal("compiled for numbers only")
+    program = _triangle_program(task.ops[0] == "tril", register)
+    item = 1 + max(source.item, output.item)
+    # Rows are counted from the first element of the diagonal.
+    numbers = {item: np.arange(rows) + task.call.attributes["diagonal"], item + 1: np.arange(columns)}
+    zeros = (0,) * len(lead)
+    row, column = (
+        Input(place, int64, Layout(task.shape, (*zeros, *steps)))
+        for place, steps in zip(numbers, ((1, 0), (0, 1)), strict=True)
+    )
+    return Composed((_map_task(task, task.shape, [source, row, column], [output], program),), numbers)
+
+
+@lru_cache(maxsize=MODULES)
+def _triangle_program(lower: bool, register: str) -> Program:
+    builder = ProgramBuilder()
+    x: Any = builder.load(0, register)
+    row: Any = builder.load(1, "int64")
+    column: Any = builder.load(2, "int64")
+    kept = column <= row if lower else column >= row
+    kept_or_zero: Any = np.where(kept, x, 0)
+    return builder.program([kept_or_zero])
+
+
 COMPOSED: Final[Mapping[str, Callable[[Task], Composed | Refusal]]] = MappingProxyType(
-    {"arange_from": _sequence, "pad_widths": _padding, "rotate": _rotation}
+    {"arange_from": _sequence, "pad_widths": _padding, "rotate": _rotation, "tril": _triangle, "triu": _triangle}
 )
 """By the name of the op."""

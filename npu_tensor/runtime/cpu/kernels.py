@@ -339,7 +339,7 @@ def bind_copy(owner: Processor, source: Input, item: int, dtype: DType | None = 
     assert source.dtype is not None
     shape, dtype = source.layout.shape, dtype or source.dtype
     builder = ProgramBuilder()
-    program = builder.program([builder.load(0, source.dtype.register)])
+    program = builder.program([builder.load(0, source.dtype.register).astype(dtype.register)])
     whole = Layout(shape, contiguous_strides(shape))
     nbytes = math.prod(shape) * dtype.itemsize
     loops = bind_loop(owner, program, shape, 0, [source], [Output(item, dtype, whole, nbytes)])

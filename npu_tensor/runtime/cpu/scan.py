@@ -206,14 +206,14 @@ class ScanKernel(CopyingKernel):
         dim = attributes["dim"]
         before, extent, after = shape = math.prod(task.shape[:dim]), task.shape[dim], math.prod(task.shape[dim + 1 :])
         across = after >= lanes
-        copies, layout = [], reshaped(source.layout, shape)
+        dtype, copies, layout = source.dtype.name, [], reshaped(source.layout, shape)
         if layout is None or (across and layout.strides[2] != 1):
             copy, source = bind_copy(owner, source, last_item(task) + 1)
             copies.append(copy)
             layout = Layout(shape, (extent * after, after, 1))
         function = {"cumsum": "sum", "cumprod": "product"}.get(task.ops[0])
         function = function or ("largest" if attributes["largest"] else "smallest")
-        spec = _ScanSpec(function, source.dtype.name, output.dtype.name, across)
+        spec = _ScanSpec(function, dtype, output.dtype.name, across)
         width = _TOGETHER * lanes if across else 1
         blocks = -(-after // width)
         items, piece = before * blocks, -(-LEAST_PIECE // (extent * width * _TOGETHER)) * _TOGETHER

@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
+from npu_tensor.runtime.cpu.engine import Engine
+from npu_tensor.runtime.cpu.row_copies import _check_module, _module, _RowSpec
+from tests.runtime.cpu.kernel_harness import LEVELS, target
 
 
 @pytest.mark.parametrize("dtype", [nt.float32, nt.float16, nt.bfloat16, nt.int32])
@@ -72,3 +75,91 @@ def test_rows_of_a_quantized_table() -> None:
 def test_rows_that_cannot_be_read(row: int) -> None:
     with pytest.raises(IndexError, match=f"index {row} is out of range for extent 9"):
         nt.embedding(nt.tensor([2.0, row]).long(), nt.ones(9, 2)).realize()
+
+
+def _kernels(result: nt.Tensor) -> list[str]:
+    ops = ("put", "take", "take_points", "scatter_along")
+    return [row.kernel for row in nt.explain(result) if row.op in ops]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int8", "uint8", "int64"])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_sums_of_rows(dim: int, dtype: str) -> None:
+    random = np.random.default_rng(0)
+    table, index = random.integers(0, 9, (5, 6, 37)), random.integers(0, 5, 11)
+    values = random.integers(0, 9, (*table.shape[:dim], 11, *table.shape[dim + 1 :]))
+    tensors = [nt.from_numpy(each).to(getattr(nt, dtype)).realize() for each in (table, values)]
+    result = nt.index_add(tensors[0], dim, nt.from_numpy(index), tensors[1])
+    assert _kernels(result) == ["rows"]
+    np.add.at(np.moveaxis(table, dim, 0), index, np.moveaxis(values, dim, 0))
+    np.testing.assert_array_equal(result.to(nt.int64).numpy(), table)
+
+
+def test_sums_of_16_bit_floats_are_rounded_once() -> None:
+    values = np.full((1, 300), 1.0)
+    result = nt.index_add(nt.zeros(1, 1, dtype=nt.bfloat16), 1, nt.zeros(300).long(), nt.from_numpy(values).bfloat16())
+    assert result.item() == 300  # A sum of bfloat16 stays at 256.
+
+
+@pytest.mark.parametrize("reduce", ["prod", "amax", "amin"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "int32"])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_reductions(dim: int, dtype: str, reduce: str) -> None:
+    random = np.random.default_rng(0)
+    table, index = random.integers(1, 4, (9, 20)), random.integers(0, 9, (7, 13))
+    values = random.integers(1, 4, (7, 13)).astype(float)
+    if dtype.startswith("float"):
+        values[0, :3] = np.nan, np.inf, 0.5
+    expected = table.astype(dtype)
+    function = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}[reduce]
+    places = [np.arange(7)[:, None], np.arange(13)]
+    places[dim] = index
+    function.at(expected, tuple(places), values.astype(dtype))
+    tensors = [nt.from_numpy(each).to(getattr(nt, dtype)).realize() for each in (table, values)]
+    result = nt.scatter_reduce(tensors[0], dim, nt.from_numpy(index), tensors[1], reduce)
+    assert _kernels(result) == ["rows"]
+    np.testing.assert_array_equal(result.numpy(), expected)
+
+
+def test_several_indices_and_strides() -> None:
+    random = np.random.default_rng(0)
+    table = random.integers(0, 99, (6, 7, 8, 3))
+    first, second = random.integers(-6, 6, (4, 1)), random.integers(-7, 7, 5)
+    tensor, indices = nt.from_numpy(table).realize(), (nt.from_numpy(first), nt.from_numpy(second))
+    read = tensor.flip(2)[indices]
+    assert _kernels(read) == ["rows"]
+    np.testing.assert_array_equal(read.numpy(), table[:, :, ::-1][first, second])
+    written = nt.from_numpy(table).realize().clone()
+    written[::-2, indices[0]] = nt.from_numpy(np.arange(3).reshape(3, 1, 1, 1, 1))
+    assert _kernels(written) == ["rows"]
+    table[::-2, first] = np.arange(3).reshape(3, 1, 1, 1, 1)
+    np.testing.assert_array_equal(written.numpy(), table)
+
+
+@pytest.mark.parametrize("width", [1, 3, 700])
+def test_sums_in_threads(width: int) -> None:
+    random = np.random.default_rng(0)
+    values, index = random.standard_normal((2000, width), np.float32), random.integers(0, 50, 2000)
+    expected = np.zeros((50, width), np.float32)
+    np.add.at(expected, index, values)
+    result = nt.index_add(nt.zeros(50, width), 0, nt.from_numpy(index), nt.from_numpy(values))
+    np.testing.assert_array_equal(result.numpy(), expected)
+
+
+def test_nothing_is_added_beside_a_wrong_index() -> None:
+    table = nt.zeros(4, 3).realize()
+    wrong = nt.tensor([0.0, 4.0]).long()
+    with pytest.raises(IndexError, match="index 4 is out of range for extent 4"):
+        nt.index_add(table, 0, wrong, nt.ones(2, 3)).realize()
+    assert not table.any().item()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_all_instruction_sets(level: str) -> None:
+    """Code for older processors refers to no function of a library."""
+    engine = Engine(target(level).create_target_machine(), level, None)
+    assert engine.compile(_check_module(None, target(level)), "kernel")
+    for dtype, primitive in (("float32", "add"), ("float64", "maximum"), ("uint8", "minimum"), ("bool", "mul")):
+        for divided in ("outer", "columns"):
+            spec = _RowSpec(dtype, primitive, True, "contiguous", divided)
+            assert engine.compile(_module(spec, target(level)), "kernel")

@@ -5,7 +5,7 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.selection import _module, _SelectionSpec
+from npu_tensor.runtime.cpu.row_selection import _module, _SelectionSpec
 from tests.runtime.cpu.kernel_harness import LEVELS, target
 
 
