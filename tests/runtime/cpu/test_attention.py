@@ -93,6 +93,7 @@ def test_levels(level: str, kind: str) -> None:
         mask = mask > 0 if "bool" in kind else np.where(mask > 1, np.float32(-math.inf), mask)
         if "shared" not in kind:
             mask[1, 2] = False if "bool" in kind else -math.inf  # A query without keys.
+            mask[0, :16, :KEYS] = False if "bool" in kind else -math.inf  # A block without queries.
         mask = np.broadcast_to(mask, (heads, queries, keys))
     result = run(level, query, key, value, mask, kind == "causal")
     q, k, v = (each.swapaxes(0, 1) for each in (query, key, value))
