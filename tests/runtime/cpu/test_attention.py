@@ -203,3 +203,17 @@ def test_errors() -> None:
     (row,) = (row for row in nt.explain(ops.attention(wide, wide, wide)) if row.op == "attention")
     assert "features" in row.why
     assert not ops.attention(wide, wide, wide).numpy().any()
+
+
+def test_gradients_and_few_queries_use_products() -> None:
+    query, key = nt.from_numpy(normal(1, 2, 20, 4)), nt.from_numpy(normal(1, 2, 30, 4))
+
+    def recorded(*operands: nt.Tensor) -> set[str]:
+        return {row.op for row in nt.explain(F.scaled_dot_product_attention(*operands))}
+
+    assert "attention" in recorded(query, key, key)
+    assert "contract" in recorded(query[:, :, :1], key, key)
+    tracked = nt.from_numpy(normal(1, 2, 20, 4)).requires_grad_()
+    assert "contract" in recorded(tracked, key, key)
+    with nt.no_grad():
+        assert "attention" in recorded(tracked, key, key)
