@@ -135,8 +135,7 @@ class _Writer:
         end = e.smaller(e.add(last, 1), meta["keys"]) if self.spec.is_causal else meta["keys"]
         start = [e.constant(-math.inf, zero.type)] * VECTORS + [zero] * VECTORS
 
-        def write_block(first: Value, carried: list[Value]) -> list[Value]:
-            count = e.smaller(e.sub(end, first), KEYS)
+        def add_block(first: Value, count: Value, carried: list[Value]) -> list[Value]:
             self.multiply_keys(e.byte_offset(key, e.mul(first, meta["key_token"])), count)
             largest, sums = carried[:VECTORS], carried[VECTORS:]
             if self.spec.mask and not self.spec.shared:
@@ -144,6 +143,12 @@ class _Writer:
             after, corrections, sums = self.weigh(batch, first, count, largest, sums)
             self.add_values(e.byte_offset(value, e.mul(first, meta["value_token"])), count, corrections)
             return [*after, *sums]
+
+        def write_block(first: Value, carried: list[Value]) -> list[Value]:
+            count = e.smaller(e.sub(end, first), KEYS)
+            if self.spec.mask != "bool" or self.spec.shared:
+                return add_block(first, count, carried)
+            return e.branch(self.is_seen(first, count), lambda: add_block(first, count, carried), lambda: carried)
 
         sums = e.loop(0, end, KEYS, start, write_block)[VECTORS:]
         inverse = [e.select(e.compare("oeq", each, 0.0), zero, e.div(1.0, each)) for each in sums]
@@ -295,6 +300,23 @@ class _Writer:
                 e.select(e.compare("sle", number, t), each, -math.inf) for t, each in zip(tokens, result, strict=True)
             ]
         return result
+
+    def is_seen(self, first: Value, count: Value) -> Value:
+        """Return a scalar i1: some row of the panel attends to some key of a block."""
+        e = self.e
+
+        def look(number: Value, found: list[Value], lanes: Value | None) -> list[Value]:
+            for lane in range(self.rows):
+                row = e.load_value("ptr", self.panel.masks, lane)
+                address = e.address(row, e.add(first, number), "bool")
+                found = [e.op("or", found[0], e.load_raw("bool", address, lanes))]
+            return found
+
+        whole = e.sub(count, e.op("urem", count, e.lanes))
+        found = e.loop(0, whole, e.lanes, [e.constant(0, e.vector("i8"))], lambda n, found: look(n, found, None))
+        rest = e.first_lanes(e.sub(count, whole))
+        found = e.loop(whole, count, e.lanes, found, lambda n, found: look(n, found, rest))
+        return e.any(e.compare("ne", found[0], 0))
 
     def mask_rows(self, first: Value, number: Value, lanes: Value | None) -> None:
         """Apply a mask, which is transposed, to the scores of as many keys as a vector has lanes."""

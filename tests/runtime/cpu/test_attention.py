@@ -93,6 +93,7 @@ def test_levels(level: str, kind: str) -> None:
         mask = mask > 0 if "bool" in kind else np.where(mask > 1, np.float32(-math.inf), mask)
         if "shared" not in kind:
             mask[1, 2] = False if "bool" in kind else -math.inf  # A query without keys.
+            mask[0, :16, :KEYS] = False if "bool" in kind else -math.inf  # A block without queries.
         mask = np.broadcast_to(mask, (heads, queries, keys))
     result = run(level, query, key, value, mask, kind == "causal")
     q, k, v = (each.swapaxes(0, 1) for each in (query, key, value))
@@ -202,3 +203,17 @@ def test_errors() -> None:
     (row,) = (row for row in nt.explain(ops.attention(wide, wide, wide)) if row.op == "attention")
     assert "features" in row.why
     assert not ops.attention(wide, wide, wide).numpy().any()
+
+
+def test_gradients_and_few_queries_use_products() -> None:
+    query, key = nt.from_numpy(normal(1, 2, 20, 4)), nt.from_numpy(normal(1, 2, 30, 4))
+
+    def recorded(*operands: nt.Tensor) -> set[str]:
+        return {row.op for row in nt.explain(F.scaled_dot_product_attention(*operands))}
+
+    assert "attention" in recorded(query, key, key)
+    assert "contract" in recorded(query[:, :, :1], key, key)
+    tracked = nt.from_numpy(normal(1, 2, 20, 4)).requires_grad_()
+    assert "contract" in recorded(tracked, key, key)
+    with nt.no_grad():
+        assert "attention" in recorded(tracked, key, key)
