@@ -1,4 +1,4 @@
-"""Samples of images at coordinates, and their gradients: a vector of samples at a time, see `ops.sampling`."""
+"""Samples of images at coordinates, and their gradients: a vector of samples at a time, see `ops.samples`."""
 
 from __future__ import annotations
 

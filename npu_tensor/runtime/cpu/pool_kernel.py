@@ -1,4 +1,4 @@
-"""Pools, resized images and their gradients: sums and maxima over taps of place dimensions, see `ops.pooling`.
+"""Pools, resized images and their gradients: sums and maxima over taps of place dimensions, see `ops.places`.
 
 The innermost dimension is the row: the channels of a tensor with channels last, else the last place. A kernel combines
 rows first, by whole vectors. If the row is a place, it goes through a scratch buffer, whose elements are combined next.
@@ -17,7 +17,7 @@ from npu_tensor._util.forks import cached_property
 from npu_tensor.dtypes import bool_, float32, float64
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import reshaped
-from npu_tensor.ops.pooling import Taps, places_of, taps_of
+from npu_tensor.ops.places import Taps, places_of, taps_of
 from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined
 from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE, taps_cost
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
