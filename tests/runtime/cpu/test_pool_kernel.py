@@ -17,28 +17,45 @@ from npu_tensor.runtime.reference import evaluate_call, view
 from npu_tensor.spec import Spec, contiguous_strides
 from npu_tensor.task import Input, Output, Refusal, Task
 
-covers = pytest.mark.covers
 F = torch.nn.functional
 
 IMAGE, SOUND, VOLUME = (2, 3, 13, 27), (2, 3, 37), (1, 2, 5, 9, 18)
 
 GRADIENTS: list[Any] = [
-    pytest.param("max_pool1d", (SOUND,), {"kernel_size": 3, "stride": 2}, marks=covers("pool_1d", "max_pool_backward")),
-    pytest.param("max_pool2d", (IMAGE,), {"kernel_size": 3, "stride": 2, "padding": 1}, marks=covers("pool_2d")),
+    pytest.param(
+        "max_pool1d",
+        (SOUND,),
+        {"kernel_size": 3, "stride": 2},
+        marks=pytest.mark.covers("pool_1d", "max_pool_backward"),
+    ),
+    pytest.param(
+        "max_pool2d", (IMAGE,), {"kernel_size": 3, "stride": 2, "padding": 1}, marks=pytest.mark.covers("pool_2d")
+    ),
     pytest.param("max_pool2d", (IMAGE,), {"kernel_size": (2, 5), "dilation": (3, 2), "ceil_mode": True}),
-    pytest.param("max_pool3d", (VOLUME,), {"kernel_size": 2}, marks=covers("pool_3d", "max_pool_backward")),
-    pytest.param("avg_pool1d", (SOUND,), {"kernel_size": 4, "stride": 3}, marks=covers("pool_1d", "resample_backward")),
+    pytest.param("max_pool3d", (VOLUME,), {"kernel_size": 2}, marks=pytest.mark.covers("pool_3d", "max_pool_backward")),
+    pytest.param(
+        "avg_pool1d",
+        (SOUND,),
+        {"kernel_size": 4, "stride": 3},
+        marks=pytest.mark.covers("pool_1d", "resample_backward"),
+    ),
     pytest.param("avg_pool2d", (IMAGE,), {"kernel_size": 3, "stride": 1, "padding": 1, "count_include_pad": False}),
-    pytest.param("avg_pool3d", (VOLUME,), {"kernel_size": 3, "divisor_override": 5}, marks=covers("pool_3d")),
-    pytest.param("adaptive_avg_pool2d", (IMAGE,), {"output_size": (4, 5)}, marks=covers("adaptive_pool")),
+    pytest.param(
+        "avg_pool3d", (VOLUME,), {"kernel_size": 3, "divisor_override": 5}, marks=pytest.mark.covers("pool_3d")
+    ),
+    pytest.param("adaptive_avg_pool2d", (IMAGE,), {"output_size": (4, 5)}, marks=pytest.mark.covers("adaptive_pool")),
     pytest.param("adaptive_avg_pool2d", (IMAGE,), {"output_size": 1}),
-    pytest.param("adaptive_avg_pool2d", (IMAGE,), {"output_size": (13, 9)}, marks=covers("pool_2d")),
-    pytest.param("adaptive_max_pool2d", (IMAGE,), {"output_size": (4, 5)}, marks=covers("max_pool_backward")),
-    pytest.param("interpolate", (IMAGE,), {"scale_factor": 2}, marks=covers("upscale", "resample_backward")),
+    pytest.param("adaptive_avg_pool2d", (IMAGE,), {"output_size": (13, 9)}, marks=pytest.mark.covers("pool_2d")),
+    pytest.param(
+        "adaptive_max_pool2d", (IMAGE,), {"output_size": (4, 5)}, marks=pytest.mark.covers("max_pool_backward")
+    ),
+    pytest.param(
+        "interpolate", (IMAGE,), {"scale_factor": 2}, marks=pytest.mark.covers("upscale", "resample_backward")
+    ),
     pytest.param("interpolate", (IMAGE,), {"size": (26, 11), "mode": "bilinear"}),
     pytest.param("interpolate", (IMAGE,), {"size": (9, 40), "mode": "bicubic", "align_corners": True}),
     pytest.param("interpolate", (IMAGE,), {"size": (5, 8), "mode": "bilinear", "antialias": True}),
-    pytest.param("interpolate", (IMAGE,), {"size": (5, 8), "mode": "area"}, marks=covers("adaptive_pool")),
+    pytest.param("interpolate", (IMAGE,), {"size": (5, 8), "mode": "area"}, marks=pytest.mark.covers("adaptive_pool")),
     pytest.param("interpolate", (VOLUME,), {"scale_factor": 2, "mode": "trilinear"}),
     *(
         pytest.param("grid_sample", shapes, {"mode": mode, "padding_mode": padding_mode, "align_corners": corners})
@@ -51,7 +68,7 @@ GRADIENTS: list[Any] = [
         "grid_sample",
         (IMAGE, (2, 4, 6, 2)),
         {"align_corners": False},
-        marks=covers("samples_at", "samples_at_backward_0", "samples_at_backward_1"),
+        marks=pytest.mark.covers("samples_at", "samples_at_backward_0", "samples_at_backward_1"),
     ),
 ]
 
