@@ -16,7 +16,7 @@ from npu_tensor.functions.neural import require_float, wide
 from npu_tensor.ops.rules import integer_extents
 from npu_tensor.tensor import Tensor
 
-__all__ = ["adapted"]
+__all__ = ["adapted", "windows_of_pool"]
 
 
 def _kernel_and_steps(kernel_size: Sizes, stride: Sizes | None, places: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -34,7 +34,7 @@ def _count(ceil_mode: bool, extent: int, span: int, stride: int, padding: tuple[
     return count - ((count - 1) * stride >= extent + padding[0])
 
 
-def _windows(
+def windows_of_pool(
     extents: Sequence[int], kernel_size: Sizes, stride: Sizes | None, padding: Sizes, dilation: Sizes, ceil_mode: bool
 ) -> tuple[tuple[Any, ...], ...]:
     """Return kernel, stride, padding, dilation and counts as the pool ops take them."""
@@ -89,7 +89,7 @@ def _max_pool(places: int) -> Callable[..., Any]:
             raise DTypeError("not defined for bool; convert with .to(...)")
         require_places(input, places)
         pool = _POOLS[places - 1]
-        windows = _windows(input.shape[-places:], kernel_size, stride, padding, dilation, ceil_mode)
+        windows = windows_of_pool(input.shape[-places:], kernel_size, stride, padding, dilation, ceil_mode)
         result = _batched(pool, input, places, "max", *windows)
         if not return_indices:
             return result
@@ -171,7 +171,7 @@ def _avg_pool(places: int) -> Callable[..., Tensor]:
         if divisor_override == 0:
             raise ArgumentError("divisor_override must not be 0")
         require_places(input, places)
-        windows = _windows(input.shape[-places:], kernel_size, stride, padding, 1, ceil_mode)
+        windows = windows_of_pool(input.shape[-places:], kernel_size, stride, padding, 1, ceil_mode)
         return _batched(_POOLS[places - 1], input, places, "avg", *windows, count_include_pad, divisor_override)
 
     return avg_pool
@@ -190,7 +190,7 @@ def _lp_pool(places: int) -> Callable[..., Tensor]:
             raise ArgumentError("norm_type must not be 0")
         require_places(input, places)
         require_float(input)
-        kernel, *windows = _windows(input.shape[-places:], kernel_size, stride, 0, 1, ceil_mode)
+        kernel, *windows = windows_of_pool(input.shape[-places:], kernel_size, stride, 0, 1, ceil_mode)
         elements: int = math.prod(kernel)
         means = _batched(_POOLS[places - 1], wide(input) ** norm_type, places, "avg", kernel, *windows)
         # The same as in PyTorch, also if a window ends beyond the input and averages fewer elements.
@@ -218,7 +218,7 @@ def adapted(input: Tensor, output_size: Sizes | Sequence[int | None] | None, pla
         return input.mean(dims, keepdim=True) if mode == "avg" else input.amax(dims, keepdim=True)
     if all(extent % count == 0 for extent, count in zip(extents, counts, strict=True)):
         kernel = tuple(extent // count for extent, count in zip(extents, counts, strict=True))
-        return _batched(_POOLS[places - 1], input, places, mode, *_windows(extents, kernel, None, 0, 1, False))
+        return _batched(_POOLS[places - 1], input, places, mode, *windows_of_pool(extents, kernel, None, 0, 1, False))
     return _batched(ops.adaptive_pool, input, places, mode, counts)
 
 

@@ -8,11 +8,11 @@ from npu_tensor.ops.declare import Call, Layout, Op
 from npu_tensor.ops.elementwise import *
 from npu_tensor.ops.fused_attention import *
 from npu_tensor.ops.movement import *
-from npu_tensor.ops.pooling import *
+from npu_tensor.ops.places import *
 from npu_tensor.ops.quantized import *
 from npu_tensor.ops.reduction import *
 from npu_tensor.ops.registry import OPS, op
-from npu_tensor.ops.sampling import *
+from npu_tensor.ops.samples import *
 from npu_tensor.ops.special import *
 
 __all__ = ["OPS", "Call", "Layout", "Op", "op"]  # Plus every op.

@@ -18,11 +18,12 @@ from npu_tensor.runtime.cpu.data_ops import COMPOSED
 from npu_tensor.runtime.cpu.kernels import CpuKernel, LoopKernel, ProductKernel, composed_kernel
 from npu_tensor.runtime.cpu.loop_kernel import refusal
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
-from npu_tensor.runtime.cpu.pooling import pool_kernel, positions_kernel
+from npu_tensor.runtime.cpu.pool_kernel import pool_kernel, positions_kernel
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.quantized_product import DequantizeKernel, QuantizedKernel
 from npu_tensor.runtime.cpu.row_copies import rows_kernel
 from npu_tensor.runtime.cpu.row_selection import selection_kernel
+from npu_tensor.runtime.cpu.sample_kernel import samples_kernel
 from npu_tensor.runtime.cpu.sampling import samples_kernel
 from npu_tensor.runtime.cpu.scan import scan_kernel
 from npu_tensor.runtime.cpu.write_strided import strided_kernel

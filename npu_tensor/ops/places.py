@@ -319,7 +319,7 @@ def max_pool_positions(input, /, of: Call):
     first = np.take_along_axis(flat, inside.argmax(1)[:, None], 1)
     flat = np.where(inside, flat, first)  # A position twice, in place of padding.
     taken = planes.reshape(*planes.shape[:2], count)[..., flat]
-    missing = np.isnan(taken)
+    missing = np.isnan(taken) & inside
     last = flat.shape[1] - 1 - missing[..., ::-1].argmax(-1)
     chosen = np.where(missing.any(-1), last, taken.argmax(-1))
     positions = flat[np.arange(len(flat)), chosen]

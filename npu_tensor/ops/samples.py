@@ -46,7 +46,7 @@ def _located(
         is_odd = turns % 2 == 1
         place, slope = np.where(is_odd, span - rest, rest) + low, np.where(is_odd, -slope, slope)
     if padding_mode != "zeros":
-        slope = np.where((place <= 0) | (place >= extent - 1), 0, slope)
+        slope = np.where((place > 0) & (place < extent - 1), slope, 0)
         place = np.minimum(np.where(place > 0, place, 0), extent - 1)  # NaN becomes 0, as in PyTorch.
     lower = np.rint(place) if mode == "nearest" else np.floor(place)
     return lower, place - lower, slope

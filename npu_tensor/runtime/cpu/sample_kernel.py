@@ -1,4 +1,4 @@
-"""Samples of images at coordinates, and their gradients: a vector of samples at a time, see `ops.sampling`."""
+"""Samples of images at coordinates, and their gradients: a vector of samples at a time, see `ops.samples`."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ class _Code:
         for number, axis in enumerate(reversed(axes)):
             total: Value = zero
             own = len(axes) - 1 - number
-            for (corner, _, inside), summed in zip(corners, sums, strict=True):
+            for (corner, *_rest, inside), summed in zip(corners, sums, strict=True):
                 part = e.mul(e.mul(summed, self._weight(axes, corner, own)), axis.slope)
                 total = (e.add if corner[own] else e.sub)(total, e.select(inside, part, zero))
             mask = fresh if self.form.few else None

@@ -1,4 +1,4 @@
-"""Pools, resized images and their gradients: sums and maxima over taps of place dimensions, see `ops.pooling`.
+"""Pools, resized images and their gradients: sums and maxima over taps of place dimensions, see `ops.places`.
 
 The innermost dimension is the row: the channels of a tensor with channels last, else the last place. A kernel combines
 rows first, by whole vectors. If the row is a place, it goes through a scratch buffer, whose elements are combined next.
@@ -17,7 +17,7 @@ from npu_tensor._util.forks import cached_property
 from npu_tensor.dtypes import bool_, float32, float64
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import reshaped
-from npu_tensor.ops.pooling import Taps, places_of, taps_of
+from npu_tensor.ops.places import Taps, places_of, taps_of
 from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined
 from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE, taps_cost
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
@@ -66,6 +66,7 @@ class _Form(NamedTuple):
             the row is the channels.
         weighted: True if elements have factors.
         divided: True if sums have divisors.
+        positions: True if the result has the positions of maxima in their planes.
     """
 
     dtype: str
@@ -74,6 +75,7 @@ class _Form(NamedTuple):
     row: int | None
     weighted: bool
     divided: bool
+    positions: bool
 
 
 def _lowest(dtype: str) -> float:
@@ -87,10 +89,10 @@ class _Code:
 
     pointers  [result, input]
     meta      for each outer dimension its results and the addresses of its tables: the first tap of each result, the
-              offsets of taps in bytes, factors and divisors; bytes between planes of the input; results in a row; for a
-              row of places the number of pieces and the address of a table of these, the taps, the elements of a tap
-              in the following tables, the distance of taps or the address of their positions in the scratch buffer,
-              and the addresses of factors and divisors
+              offsets of taps in bytes, factors or positions, and divisors; bytes between planes of the input; results
+              in a row; for a row of places the number of pieces and the address of a table of these, the taps, the
+              elements of a tap in the following tables, the distance of taps or the address of their positions in the
+              scratch buffer, and the addresses of factors and divisors
     """
 
     def __init__(self, form: _Form, target: CpuTarget) -> None:
@@ -100,12 +102,19 @@ class _Code:
         self.element = element = REGISTER_ELEMENT[self.register]
         self.bytes, self.vector = BITS[element] // 8, f"<{target.lanes} x {element}>"
         lowest = _lowest(self.register) if form.largest else -0.0 if element in FLOATS else 0
-        self.nothing = e.constant(lowest, self.vector)  # Combined with x, it gives x.
+        # Combined with any elements, these give the elements.
+        self.nothing = [e.constant(lowest, self.vector)]
+        self.vectors = [(self.register, self.vector, self.bytes)]
+        if form.positions:
+            self.nothing.append(e.constant((1 << 31) - 1, f"<{target.lanes} x i32>"))
+            self.vectors.append(("int32", f"<{target.lanes} x i32>", 4))
+        self.stored = "int64" if form.positions else form.dtype
         self._numbers = count()
         self.result, self.source = (e.load_value("ptr", POINTERS, slot) for slot in range(2))
-        tables = "ptr", "ptr", *("ptr" for _ in range(form.weighted + form.divided))
+        tables = "ptr", "ptr", *("ptr" for _ in range(form.weighted + form.positions + form.divided))
         self.dims = [[self._meta(type_) for type_ in ("i64", *tables)] for _ in range(form.outer)]
         self.plane, self.results = self._meta(), self._meta()
+        self._zero = e.constant(0, f"<{target.lanes} x i32>")
 
     def _meta(self, type_: str = "i64") -> Value:
         return self.e.load_value(type_, META, next(self._numbers))
@@ -115,14 +124,29 @@ class _Code:
         nbytes = BITS[Value("", type_).element] // 8
         return self.e.load_value(type_, self.e.byte_offset(array, self.e.mul(index, nbytes)), align=nbytes)
 
-    def _combine(self, left: Value, right: Value) -> Value:
-        e = self.e
+    def _combine(self, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
+        """Combine vectors of elements, which the vectors of their positions follow if these are wanted."""
+        e, (a, *places), (b, *others) = self.e, left, right
+        floats = self.element in FLOATS
         if not self.form.largest:
-            return e.add(left, right)
-        if self.element not in FLOATS:
-            return e.select(e.compare("sgt" if is_signed(self.register) else "ugt", left, right), left, right)
-        better = e.select(e.compare("ogt", left, right), left, right)  # The right one if either is NaN.
-        return e.select(e.compare("uno", left, left), left, better)
+            return [e.add(a, b)]
+        greater = e.compare("ogt" if floats else "sgt" if is_signed(self.register) else "ugt", a, b)
+        if not places:
+            larger = e.select(greater, a, b)  # The right one if either is NaN.
+            return [e.select(e.compare("uno", a, a), a, larger) if floats else larger]
+        # The first of equal elements, and the last NaN, as in PyTorch.
+        is_earlier = e.compare("slt", places[0], others[0])
+        better = e.op("or", greater, e.op("and", e.compare("oeq" if floats else "eq", a, b), is_earlier))
+        if floats:
+            missing, is_later = e.compare("uno", a, a), e.compare("sgt", places[0], others[0])
+            better = e.select(e.compare("ord", b, b), e.op("or", better, missing), e.op("and", missing, is_later))
+        return [e.select(better, a, b), e.select(better, places[0], others[0])]
+
+    def _combine_all(self, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
+        """Combine several vectors, each with its positions."""
+        step = len(self.nothing)
+        pairs = [(left[n : n + step], right[n : n + step]) for n in range(0, len(left), step)]
+        return [value for pair in pairs for value in self._combine(*pair)]
 
     def _each_vector(self, first: ValueOrNumber, end: Value, body: Callable[[Value, int, Value | None], None]) -> None:
         """Run `body(start, vectors, mask)` on a range, whose last vector overlaps. Few elements have a mask."""
@@ -147,28 +171,32 @@ class _Code:
             limits.insert(0, (self._entry(first, place, "i64"), self._entry(first, e.add(place, 1), "i64")))
         base = e.byte_offset(self.source, e.mul(rest, self.plane))
 
-        def over(
-            dim: int, address: Value, factor: Value | None, so_far: list[Value], mask: Value | None
-        ) -> list[Value]:
+        def over(dim: int, address: Value, extra: Value | None, so_far: list[Value], mask: Value | None) -> list[Value]:
+            """Combine the taps of dimensions from `dim` on. `extra` is the factor or the position of outer taps."""
             if dim == form.outer:
-                places = [e.byte_offset(address, self.lanes * self.size * n) for n in range(len(so_far))]
+                places = [
+                    e.byte_offset(address, self.lanes * self.size * n) for n in range(len(so_far) // len(self.nothing))
+                ]
                 values = [e.load(form.dtype, place, mask) for place in places]
-                if factor is not None:
-                    values = [e.mul(value, e.splat(factor)) for value in values]
-                return [self._combine(*pair) for pair in zip(so_far, values, strict=True)] if dim else values
-            offsets, *weights = self.dims[dim][2 : 3 + form.weighted]
+                if form.positions:
+                    position = e.splat(e.convert("trunc", extra, "i32")) if extra else self._zero
+                    values = [each for value in values for each in (value, position)]
+                elif extra is not None:
+                    values = [e.mul(value, e.splat(extra)) for value in values]
+                return self._combine_all(values, so_far) if dim else values
+            offsets, *extras = self.dims[dim][2 : 3 + form.weighted + form.positions]
 
             def tap(index: Value, carried: list[Value]) -> list[Value]:
-                scale = self._entry(weights[0], index, self.element) if weights else None
-                if scale is not None and factor is not None:
-                    scale = e.mul(factor, scale)
+                own = self._entry(extras[0], index, "i64" if form.positions else self.element) if extras else None
+                if own is not None and extra is not None:
+                    own = e.add(extra, own) if form.positions else e.mul(extra, own)
                 here = e.byte_offset(address, self._entry(offsets, index, "i64"))
-                return over(dim + 1, here, scale, carried, mask)
+                return over(dim + 1, here, own, carried, mask)
 
             return e.loop(*limits[dim], 1, so_far, tap)
 
         return lambda at, vectors, mask: over(
-            0, e.byte_offset(base, e.mul(at, self.size)), None, [self.nothing] * vectors, mask
+            0, e.byte_offset(base, e.mul(at, self.size)), None, self.nothing * vectors, mask
         )
 
     def _store_row(self, item: Value) -> Callable[[Value, Value, Value | None, Value | None], None]:
@@ -186,16 +214,18 @@ class _Code:
             if divisor is not None:
                 own = e.splat(divisor) if own is None else e.mul(own, e.splat(divisor))
             quotient = value if own is None else e.div(value, own)
-            address = e.byte_offset(self.result, e.mul(e.add(row, at), self.size))
+            if self.form.positions:
+                quotient = e.convert("sext", value, "i64")
+            address = e.byte_offset(self.result, e.mul(e.add(row, at), ELEMENT_SIZE[self.stored]))
 
             def whole() -> None:
-                e.store(self.form.dtype, quotient, address)
+                e.store(self.stored, quotient, address)
 
             if mask is None:
                 whole()
             else:
                 is_inside = e.compare("sge", e.sub(remaining, at), self.lanes)
-                e.branch(is_inside, whole, lambda: e.store(self.form.dtype, quotient, address, mask))
+                e.branch(is_inside, whole, lambda: e.store(self.stored, quotient, address, mask))
 
         return store
 
@@ -203,7 +233,8 @@ class _Code:
         combined, store = self._combine_rows(item), self._store_row(item)
 
         def finish(at: Value, vectors: int, mask: Value | None) -> None:
-            for n, value in enumerate(combined(at, vectors, mask)):
+            step = len(self.nothing)
+            for n, value in enumerate(combined(at, vectors, mask)[step - 1 :: step]):
                 store(value, self.e.add(at, n * self.lanes), mask, None)
 
         self._each_vector(0, self.results, finish)
@@ -217,10 +248,11 @@ class _Code:
         pieces, piece_table, taps, pitch = self._meta(), self._meta("ptr"), self._meta(), self._meta()
         gap = self._meta("i64" if form.row else "ptr")
         factors, divisors = ([self._meta("ptr")] if wanted else [] for wanted in (form.weighted, form.divided))
-        buffer = (SCRATCH + _SLACK) * self.bytes
-        buffers = e.assign("ptr", f"alloca i8, i64 {_ROWS * buffer}, align 64")
+        sizes = [(SCRATCH + _SLACK) * nbytes for _, _, nbytes in self.vectors]
+        buffers = [e.assign("ptr", f"alloca i8, i64 {_ROWS * size}, align 64") for size in sizes]
         for number in range(_ROWS):
-            e.store_value(self.nothing, e.byte_offset(buffers, number * buffer))
+            for buffer, size, nothing in zip(buffers, sizes, self.nothing, strict=True):
+                e.store_value(nothing, e.byte_offset(buffer, number * size))
 
         def rows(start: Value, _: list[Value]) -> None:
             end = e.smaller(e.add(start, _ROWS), END)
@@ -231,21 +263,29 @@ class _Code:
                 self._entry(piece_table, e.add(e.mul(piece, 6), n), "i64") for n in range(6)
             )
 
-            def scratch(item: Value) -> Value:
-                return e.byte_offset(buffers, e.mul(e.sub(item, start), buffer))
+            def scratch(item: Value) -> list[Value]:
+                """Return the buffers of a row."""
+                number = e.sub(item, start)
+                return [e.byte_offset(buffer, e.mul(number, size)) for buffer, size in zip(buffers, sizes, strict=True)]
 
-            def at(own: Value, place: Value) -> Value:
-                return e.byte_offset(own, e.mul(e.add(place, lanes), self.bytes))
+            def store_at(own: list[Value], place: Value, values: Sequence[Value]) -> None:
+                for buffer, value, (_, _, nbytes) in zip(own, values, self.vectors, strict=True):
+                    e.store_value(value, e.byte_offset(buffer, e.mul(e.add(place, lanes), nbytes)))
 
             def collect(item: Value, _: list[Value]) -> None:
                 own, combined = scratch(item), self._combine_rows(item)
 
                 def fill(begin: ValueOrNumber, stop: Value) -> None:
-                    e.loop(begin, stop, lanes, (), lambda n, _: e.store_value(self.nothing, at(own, n)))
+                    e.loop(begin, stop, lanes, (), lambda n, _: store_at(own, n, self.nothing))
 
                 def keep(place: Value, vectors: int, mask: Value | None) -> None:
-                    for n, value in enumerate(combined(place, vectors, mask)):
-                        e.store_value(value, at(own, e.add(e.sub(place, origin), n * lanes)))
+                    values = combined(place, vectors, mask)
+                    for n in range(vectors):
+                        cell, here = values[n * len(own) : (n + 1) * len(own)], e.add(place, n * lanes)
+                        if form.positions:
+                            columns = e.add(e.lane_numbers("i32"), e.splat(e.convert("trunc", here, "i32")))
+                            cell[1] = e.add(cell[1], columns)
+                        store_at(own, e.sub(here, origin), cell)
 
                 fill(0, e.sub(low, origin))
                 self._each_vector(low, high, keep)
@@ -260,31 +300,32 @@ class _Code:
                         0,
                         taps,
                         1,
-                        [self.nothing] * vectors,
+                        self.nothing * vectors,
                         lambda number, so_far: add_tap(own, places, number, so_far),
                     )
-                    for each, total in zip(places, totals, strict=True):
+                    for each, total in zip(places, totals[len(own) - 1 :: len(own)], strict=True):
                         store(total, each, mask, self._entry(divisors[0], each, self.vector) if divisors else None)
 
                 self._each_vector(first, stop, in_row)
 
-            def add_tap(own: Value, places: list[Value], number: Value, so_far: list[Value]) -> list[Value]:
+            def add_tap(own: list[Value], places: list[Value], number: Value, so_far: list[Value]) -> list[Value]:
                 values = []
                 for place in places:
                     entry = e.add(e.mul(number, pitch), place)
-                    if form.row:
-                        steps = e.mul(e.sub(place, first), form.row)
-                        address = at(own, e.add(steps, e.mul(number, gap)))
-                        value, *more = (e.load_value(self.vector, address, n, self.bytes) for n in range(form.row))
-                        if more:
-                            value = e.shuffle(value, range(0, 2 * lanes, 2), more[0])
-                    else:
-                        index = self._entry(gap, entry, f"<{lanes} x i32>")
-                        value = e.gather(self.register, own, e.convert("sext", index, "i64"))
+                    steps = e.add(e.mul(e.sub(place, first), form.row or 1), lanes)
+                    for buffer, (dtype, type_, nbytes) in zip(own, self.vectors, strict=True):
+                        if form.row:
+                            address = e.byte_offset(buffer, e.mul(e.add(steps, e.mul(number, gap)), nbytes))
+                            value, *more = (e.load_value(type_, address, n, nbytes) for n in range(form.row))
+                            if more:
+                                value = e.shuffle(value, range(0, 2 * lanes, 2), more[0])
+                        else:
+                            index = self._entry(gap, entry, f"<{lanes} x i32>")
+                            value = e.gather(dtype, buffer, e.convert("sext", index, "i64"))
+                        values.append(value)
                     if factors:
-                        value = e.mul(value, self._entry(factors[0], entry, self.vector))
-                    values.append(value)
-                return [self._combine(*pair) for pair in zip(so_far, values, strict=True)]
+                        values[-1] = e.mul(values[-1], self._entry(factors[0], entry, self.vector))
+                return self._combine_all(values, so_far)
 
             e.loop(start, end, 1, (), collect)
             e.loop(start, end, 1, (), finish)
@@ -348,6 +389,15 @@ def _channels_last(task: Task) -> bool:
     return bool((attributes["of"].attributes if "of" in attributes else attributes)["channels_last"])
 
 
+def _work(every_taps: Sequence[Taps], spec: Spec) -> int:
+    """Return the number of elements that are combined."""
+    work, elements = 0, spec.size
+    for taps in every_taps:
+        elements = -(-elements // max(1, int(taps.index.max()) + 1)) * taps.index.size
+        work, elements = work + elements, elements // taps.index.shape[1]
+    return max(work, 1)
+
+
 class PoolKernel(CpuKernel):
     """Rows of a pool, or of a resized image."""
 
@@ -355,77 +405,85 @@ class PoolKernel(CpuKernel):
 
     @cached_property
     def _work(self) -> int:
-        """Number of elements that are combined."""
         assert self.task.call is not None
-        work, elements = 0, math.prod(self.task.call.operands[0].shape)  # type: ignore[union-attr]
-        for taps in taps_of(self.task.call):
-            elements = elements // max(1, int(taps.index.max()) + 1) * taps.index.size
-            work, elements = work + elements, elements // taps.index.shape[1]
-        return work
+        spec = self.task.call.operands[0]
+        assert isinstance(spec, Spec)
+        return _work(taps_of(self.task.call), spec)
 
     @cached_property
     def cost(self) -> Cost:
         return taps_cost(self.task, self._work, self.owner.rates, self.owner.threads)
 
     def _bind(self) -> BoundLoops:
-        task, owner = self.task, self.owner
-        (source,), (output,) = task.inputs, task.outputs
-        assert task.call is not None
-        spec, channels_last = task.call.operands[0], _channels_last(task)
-        assert isinstance(spec, Spec)
-        taps, extents = taps_of(task.call), places_of(spec, channels_last)
-        before, source, layout = _with_rows(self, source, channels_last, extents)
-        register = output.dtype.register
-        weighted = any(each.weight is not None for each in taps)
-        divided = any(each.divisor is not None for each in taps)
-        outer = taps if channels_last else taps[:-1]
-        itemsize, meta, keep, items = output.dtype.itemsize, list[int](), list[Array](), layout.shape[0]
+        assert self.task.call is not None
+        (source,), (output,), call = self.task.inputs, self.task.outputs, self.task.call
+        is_largest = call.attributes.get("mode") == "max"
+        return _bind_rows(self, source, output.item, taps_of(call), call.spec, self._work, is_largest)
 
-        def add(array: Array, dtype: Any) -> None:
-            keep.append(np.ascontiguousarray(array, dtype))
-            meta.append(keep[-1].ctypes.data)
 
-        for each, stride in zip(outer, layout.strides[1:], strict=False):
-            inside = each.index >= 0
-            meta.append(len(inside))
-            items *= len(inside)
-            add(np.cumsum([0, *inside.sum(1)]), np.int64)
-            add(each.index[inside] * (stride * itemsize), np.int64)
-            if weighted:
-                add(np.ones(inside.sum()) if each.weight is None else each.weight[inside], register)
-            if divided:
-                add(np.ones(len(inside)) if each.divisor is None else each.divisor, register)
-        meta += [layout.strides[0] * itemsize, output.layout.shape[-1]]
-        row = None
-        if not channels_last:
-            row = self._add_row(taps[-1], extents[-1], meta, add, register, weighted, divided)
-        form = _Form(output.dtype.name, task.call.attributes.get("mode") == "max", len(outer), row, weighted, divided)
-        array = np.array(meta, np.int64)
-        slots = Location(output.item), Location(source.item, first_byte(source))
-        grain = max(1, -(-LEAST_PIECE * items // self._work))
-        kernel = owner.compiled(_module, form)
-        loop = BoundLoop(kernel, array.ctypes.data, items, grain, slots)
-        return joined([*before, BoundLoops((loop,), ((output.item, output.nbytes),), (), (array, *keep))])
+def _bind_rows(
+    kernel: CpuKernel,
+    source: Input,
+    item: int,
+    every_taps: Sequence[Taps],
+    result: Spec,
+    work: int,
+    is_largest: bool,
+    positions: bool = False,
+) -> BoundLoops:
+    """Bind the loop over the rows of a result.
 
-    def _add_row(
-        self,
-        taps: Taps,
-        extent: int,
-        meta: list[int],
-        add: Callable[[Array, Any], None],
-        register: str,
-        weighted: bool,
-        divided: bool,
-    ) -> int:
-        """Append what the kernel reads about the taps of a row. Return the access to them."""
-        pieces, (results, most), lanes = _pieces(taps, extent), taps.index.shape, self.owner.target.lanes
+    Args:
+        kernel: Kernel that is bound.
+        source: Input.
+        item: Item of the result.
+        every_taps: Taps of each place dimension.
+        result: Spec of the result.
+        work: Number of elements that are combined.
+        is_largest: True for maxima, False for sums.
+        positions: True to store the positions of maxima.
+    """
+    owner, channels_last = kernel.owner, _channels_last(kernel.task)
+    assert source.layout is not None
+    shape = source.layout.shape
+    extents = shape[1:-1] if channels_last else shape[2:]
+    before, source, layout = _with_rows(kernel, source, channels_last, extents)
+    dtype = source.dtype
+    assert dtype is not None
+    register = dtype.register
+    weighted = any(taps.weight is not None for taps in every_taps)
+    divided = any(taps.divisor is not None for taps in every_taps)
+    outer, lanes = every_taps if channels_last else every_taps[:-1], owner.target.lanes
+    meta, keep, items = list[int](), list[Array](), layout.shape[0]
+
+    def add(array: Array, dtype: Any) -> None:
+        keep.append(np.ascontiguousarray(array, dtype))
+        meta.append(keep[-1].ctypes.data)
+
+    for taps, stride, position in zip(outer, layout.strides[1:], contiguous_strides(extents), strict=False):
+        inside = taps.index >= 0
+        meta.append(len(inside))
+        items *= len(inside)
+        add(np.cumsum([0, *inside.sum(1)]), np.int64)
+        add(taps.index[inside] * (stride * dtype.itemsize), np.int64)
+        if weighted:
+            add(np.ones(inside.sum()) if taps.weight is None else taps.weight[inside], register)
+        if positions:
+            add(taps.index[inside] * position, np.int64)
+        if divided:
+            add(np.ones(len(inside)) if taps.divisor is None else taps.divisor, register)
+    meta += [layout.strides[0] * dtype.itemsize, result.shape[-1]]
+    row = None
+    if not channels_last:
+        taps = every_taps[-1]
+        pieces, (results, most) = _pieces(taps, extents[-1]), taps.index.shape
         assert pieces is not None
         row = taps.regular[1] if taps.regular is not None and taps.regular[1] < 3 else 0
         pitch = results + 2 * lanes  # Masked vectors read beyond the end.
 
-        def padded(values: Array | None, value: float) -> Array:
-            array = np.full((most, pitch), value, np.float64)
-            array[:, :results] = value if values is None else values.T
+        def padded(values: Array) -> Array:
+            array = np.zeros((most, pitch))
+            array[:, :results] = values.T
             return array
 
         meta.append(len(pieces))
@@ -436,13 +494,18 @@ class PoolKernel(CpuKernel):
             meta.append(taps.regular[2])
         else:
             origins = np.repeat(pieces[:, 2], pieces[:, 1] - pieces[:, 0])[:, None]
-            add(padded(np.where(taps.index < 0, 0, taps.index - origins + lanes), 0), np.int32)
+            add(padded(np.where(taps.index < 0, 0, taps.index - origins + lanes)), np.int32)
         if weighted:
-            weight = taps.weight if taps.weight is not None else np.where(taps.index < 0, 0, 1)
-            add(padded(weight, 0), register)
+            add(padded(np.where(taps.index < 0, 0, 1) if taps.weight is None else taps.weight), register)
         if divided:
             add(np.concatenate([np.ones(results) if taps.divisor is None else taps.divisor, np.ones(pitch)]), register)
-        return row
+    form = _Form(dtype.name, is_largest, len(outer), row, weighted, divided, positions)
+    array = np.array(meta, np.int64)
+    slots = Location(item), Location(source.item, first_byte(source))
+    grain = max(1, -(-LEAST_PIECE * items // work))
+    loop = BoundLoop(owner.compiled(_module, form), array.ctypes.data, items, grain, slots)
+    nbytes = result.size * (8 if positions else dtype.itemsize)
+    return joined([*before, BoundLoops((loop,), ((item, nbytes),), (), (array, *keep))])
 
 
 def _with_rows(
@@ -459,7 +522,7 @@ def _with_rows(
     layout = planes(source.layout)
     if layout is not None:
         return [], source, layout
-    copy, source = bind_copy(kernel.owner, source, last_item(kernel.task) + 1)
+    copy, source = bind_copy(kernel.owner, source, last_item(kernel.task) + 2)
     layout = planes(source.layout)
     assert layout is not None
     return [copy], source, layout
@@ -468,88 +531,53 @@ def _with_rows(
 # --- the largest element of each window
 
 
-def _positions_module(spec: tuple[str, str, int], target: CpuTarget) -> str:
-    """Return the module of a kernel that finds the largest element of each window, plane by plane.
+CHANNELS: Final = 16
+"""Neighbouring channels whose gradients one item adds: those of a cache line."""
 
-    It stores their positions, or adds the gradients of windows to zeros at these positions.
 
-    pointers  [result, input, gradient]
-    meta      elements of a plane, planes side by side, results of a plane; for each place dimension its results and the
-              addresses of its tables: the first tap of each result, and the offsets of taps in the plane
+def _scatter_module(spec: tuple[str, bool], target: CpuTarget) -> str:
+    """Return the module of a kernel that adds gradients to zeros at positions, which are unique per plane.
+
+    pointers  [result, gradient, positions]
+    meta      elements of a plane, results of a plane, channels side by side, groups of these
 
     Args:
-        spec: Dtypes of the input and of the gradient, which is "" for positions, and the number of place dimensions.
+        spec: Dtype of the gradient; True if channels are last.
         target: The processor.
     """
-    e, (dtype, gradient_dtype, outer) = Emitter(target), spec
-    element, gradient_element = REGISTER_ELEMENT[dtype], REGISTER_ELEMENT.get(gradient_dtype, "i64")
-    result, source = (e.load_value("ptr", POINTERS, slot) for slot in range(2))
-    gradient = e.load_value("ptr", POINTERS, 2) if gradient_dtype else None
-    plane, group, results = (e.load_value("i64", META, n) for n in range(3))
-    dims = [
-        (e.load_value("i64", META, n), e.load_value("ptr", META, n + 1), e.load_value("ptr", META, n + 2))
-        for n in range(3, 3 + 3 * outer, 3)
-    ]
-    signed, floats = "s" if is_signed(dtype) else "u", element in FLOATS
+    e, (dtype, channels_last) = Emitter(target), spec
+    element, size = REGISTER_ELEMENT[dtype], ELEMENT_SIZE[dtype]
+    result, gradient, positions = (e.load_value("ptr", POINTERS, slot) for slot in range(3))
+    plane, results, channels, groups = (e.load_value("i64", META, n) for n in range(4))
 
-    def at(array: Value, index: Value, bits: int) -> Value:
-        return e.byte_offset(array, e.mul(index, bits // 8))
+    def group(item: Value, _: list[Value]) -> None:
+        image = e.op("udiv", item, groups) if channels_last else item
+        first = e.mul(e.op("urem", item, groups), CHANNELS) if channels_last else e.constant(0, "i64")
+        end = e.smaller(e.add(first, CHANNELS), channels) if channels_last else channels
 
-    def one_plane(item: Value, _: list[Value]) -> None:
-        outside, within = e.op("udiv", item, group), e.op("urem", item, group)
+        def at(array: Value, extent: Value, index: Value, channel: Value, nbytes: int) -> Value:
+            number = e.add(e.mul(image, extent), index)
+            if channels_last:
+                number = e.add(e.mul(number, channels), channel)
+            return e.byte_offset(array, e.mul(number, nbytes))
 
-        def in_plane(array: Value, extent: Value, index: Value, type_: str) -> Value:
-            number = e.add(e.mul(e.add(e.mul(outside, extent), index), group), within)
-            return at(array, number, BITS[type_])
+        def each(extent: Value, body: Callable[[Value, Value], None]) -> None:
+            def in_place(index: Value, _: list[Value]) -> None:
+                e.loop(first, end, 1, (), lambda channel, _: body(index, channel))
 
-        if gradient is not None:
-            zero = e.constant(0.0, gradient_element)
-            e.loop(0, plane, 1, (), lambda n, _: e.store_value(zero, in_plane(result, plane, n, gradient_element)))
+            e.loop(0, extent, 1, (), in_place)
 
-        def window(dim: int, number: Value, limits: list[tuple[Value, Value]]) -> None:
-            if dim < outer:
-                extent, first, _ = dims[dim]
+        def add(index: Value, channel: Value) -> None:
+            position = e.load_value("i64", at(positions, results, index, channel, 8))
+            added = e.load_value(element, at(gradient, results, index, channel, size), align=1)
+            place = at(result, plane, position, channel, size)
+            e.store_value(e.add(e.load_value(element, place, align=1), added), place)
 
-                def place(index: Value, _: list[Value]) -> None:
-                    low, high = (e.load_value("i64", at(first, index, 64), n) for n in range(2))
-                    window(dim + 1, e.add(e.mul(number, extent), index), [*limits, (low, high)])
+        zero = e.constant(0.0, element)
+        each(plane, lambda index, channel: e.store_value(zero, at(result, plane, index, channel, size)))
+        each(results, add)
 
-                e.loop(0, extent, 1, (), place)
-                return
-            start = e.constant(0, "i64")
-            for (low, _), (_, _, offsets) in zip(limits, dims, strict=True):
-                start = e.add(start, e.load_value("i64", at(offsets, low, 64)))
-
-            def over(dim: int, position: Value, so_far: list[Value]) -> list[Value]:
-                if dim < outer:
-                    offsets = dims[dim][2]
-                    return e.loop(
-                        *limits[dim],
-                        1,
-                        so_far,
-                        lambda n, c: over(dim + 1, e.add(position, e.load_value("i64", at(offsets, n, 64))), c),
-                    )
-                value = e.load_value(element, in_plane(source, plane, position, element), align=1)
-                largest, chosen = so_far
-                better = e.compare("ugt" if floats else signed + "gt", value, largest)  # Or either is NaN.
-                if floats:
-                    better = e.op(
-                        "and", better, e.op("or", e.compare("uno", value, value), e.compare("ord", largest, largest))
-                    )
-                return [e.select(better, value, largest), e.select(better, position, chosen)]
-
-            lowest = e.constant(_lowest(dtype), element)
-            _, chosen = over(0, e.constant(0, "i64"), [lowest, start])
-            if gradient is None:
-                e.store_value(chosen, in_plane(result, results, number, "i64"))
-                return
-            added = e.load_value(gradient_element, in_plane(gradient, results, number, gradient_element), align=1)
-            address = in_plane(result, plane, chosen, gradient_element)
-            e.store_value(e.add(e.load_value(gradient_element, address, align=1), added), address)
-
-        window(0, e.constant(0, "i64"), [])
-
-    e.loop(BEGIN, END, 1, (), one_plane)
+    e.loop(BEGIN, END, 1, (), group)
     return e.kernel()
 
 
@@ -567,50 +595,43 @@ def positions_kernel(processor: Processor, task: Task) -> PositionsKernel | Refu
 
 
 class PositionsKernel(CpuKernel):
-    """Positions of the largest elements of windows, one by one."""
+    """Positions of the largest elements of windows, or gradients that are added there."""
 
     name = "largest of windows"
 
     @cached_property
     def _work(self) -> int:
-        """Number of elements that are compared."""
         assert self.task.call is not None
         of = self.task.call.attributes["of"]
-        return int(of.spec.size * math.prod(taps.index.shape[1] for taps in taps_of(of)))
+        return _work(taps_of(of), of.operands[0])
 
     @cached_property
     def cost(self) -> Cost:
-        return taps_cost(self.task, self._work * self.owner.target.lanes, self.owner.rates, self.owner.threads)
+        scattered = math.prod(self.task.shape) * self.owner.target.lanes if len(self.task.inputs) > 1 else 0
+        return taps_cost(self.task, self._work + scattered, self.owner.rates, self.owner.threads)
 
     def _bind(self) -> BoundLoops:
         task, owner = self.task, self.owner
         assert task.call is not None
         of, (output,) = task.call.attributes["of"], task.outputs
-        channels_last, spec = of.attributes["channels_last"], of.operands[0]
-        taps, extents = taps_of(of), places_of(spec, channels_last)
-        item = last_item(task) + 1
-        before, sources = list[BoundLoops](), list[Input]()
-        for source in task.inputs:
-            assert source.layout is not None
-            if not is_contiguous(source.layout):
-                copy, source = bind_copy(owner, source, item + len(before))
-                before.append(copy)
-            sources.append(source)
-        meta = [
-            math.prod(extents),
-            spec.shape[-1] if channels_last else 1,
-            math.prod(each.index.shape[0] for each in taps),
-        ]
-        keep = list[Array]()
-        for each, stride in zip(taps, contiguous_strides(extents), strict=True):
-            inside = each.index >= 0
-            keep += [np.cumsum([0, *inside.sum(1)]).astype(np.int64), (each.index[inside] * stride).astype(np.int64)]
-            meta += [len(inside), *(array.ctypes.data for array in keep[-2:])]
-        assert sources[0].dtype is not None
-        gradient = output.dtype.name if len(sources) > 1 else ""
-        kernel = owner.compiled(_positions_module, (sources[0].dtype.name, gradient, len(taps)))
-        slots = [Location(output.item), *(Location(each.item, first_byte(each)) for each in sources)]
-        array, planes = np.array(meta, np.int64), spec.shape[0] * spec.shape[-1 if channels_last else 1]
-        grain = max(1, -(-LEAST_PIECE * planes // (self._work * owner.target.lanes)))
-        loop = BoundLoop(kernel, array.ctypes.data, planes, grain, tuple(slots))
-        return joined([*before, BoundLoops((loop,), ((output.item, output.nbytes),), (), (array, *keep))])
+        source, *gradients = task.inputs
+        item = last_item(task) + 1 if gradients else output.item
+        find = _bind_rows(self, source, item, taps_of(of), of.spec, self._work, True, positions=True)
+        if not gradients:
+            return find
+        (gradient,), copies = gradients, [find]
+        assert gradient.layout is not None
+        if not is_contiguous(gradient.layout):
+            copy, gradient = bind_copy(owner, gradient, item + 2)
+            copies.append(copy)
+        channels_last, (batch, *rest) = of.attributes["channels_last"], of.operands[0].shape
+        channels = rest[-1] if channels_last else 1
+        groups = -(-channels // CHANNELS)
+        images = batch if channels_last else batch * rest[0]
+        extents, counts = places_of(of.operands[0], channels_last), places_of(of.spec, channels_last)
+        meta = np.array([math.prod(extents), math.prod(counts), channels, groups], np.int64)
+        slots = Location(output.item), Location(gradient.item, first_byte(gradient)), Location(item)
+        kernel, items = owner.compiled(_scatter_module, (output.dtype.name, channels_last)), images * groups
+        grain = max(1, -(-LEAST_PIECE * items // math.prod(task.shape)))
+        loop = BoundLoop(kernel, meta.ctypes.data, items, grain, slots)
+        return joined([*copies, BoundLoops((loop,), ((output.item, output.nbytes),), (), (meta,))])
