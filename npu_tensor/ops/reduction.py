@@ -99,7 +99,7 @@ def std_op(input, /, dim=None, keepdim: bool = False, *, correction: float = 1):
 
 @op(kind="row", rule=rules.norm, public=False)
 def norm_op(input, /, dim=None, keepdim: bool = False, *, p: float = 2.0):
-    """Compute the p-norm over dim (None = all): sum(|input| ** p) ** (1 / p); the number of elements but 0 for p = 0."""
+    """Compute the p-norm over dim (None = all): sum(|input| ** p) ** (1 / p); p = 0 counts elements that are not 0."""
     if p == 2:
         return np.sqrt(row_sum(input * input))
     if p == 0:
@@ -111,7 +111,11 @@ def norm_op(input, /, dim=None, keepdim: bool = False, *, p: float = 2.0):
         return row_sum(magnitude)
     total = row_sum(np.power(magnitude, p))
     # The gradient of a row of zeros is 0.
-    return np.power(total, 1 / p) if p < 0 else np.where(total == 0, total, np.power(np.where(total == 0, 1, total), 1 / p))
+    return (
+        np.power(total, 1 / p)
+        if p < 0
+        else np.where(total == 0, total, np.power(np.where(total == 0, 1, total), 1 / p))
+    )
 
 
 def _finite_max(x):
@@ -139,25 +143,6 @@ def log_softmax(input, /, dim: int, dtype=None):
     """Compute log(softmax(input)) over dim without overflow."""
     shifted = input - row_max(input)
     return shifted - np.log(row_sum(np.exp(shifted)))
-
-
-@op(kind="row", rule=rules.rowwise, ggml="NORM")
-def norm_rows(input, /, dim, eps: float = 1e-5):
-    """Return (input - mean) / sqrt(variance + eps) over dim: layer norm without weights."""
-    deviation = input - row_mean(input)
-    return deviation * (1 / np.sqrt(row_mean(deviation * deviation) + eps))
-
-
-@op(kind="row", rule=rules.rowwise, ggml="RMS_NORM")
-def rms_norm_rows(input, /, dim, eps: float = 1e-5):
-    """Return input / sqrt(mean(input^2) + eps) over dim: RMS norm without weights."""
-    return input * (1 / np.sqrt(row_mean(input * input) + eps))
-
-
-@op(kind="row", rule=rules.rowwise, ggml="L2_NORM")
-def l2_norm(input, /, dim=-1, eps: float = 1e-12):
-    """Return input / max(sqrt(sum(input^2)), eps) over dim."""
-    return input * (1 / np.maximum(np.sqrt(row_sum(input * input)), eps))
 
 
 # --- scans: running sums, products and extremes along a dimension, computed by NumPy
