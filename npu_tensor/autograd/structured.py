@@ -161,6 +161,67 @@ def _mean(of: Recording, number: int) -> Tensor:
     return _sum(replace(of, gradient=of.gradient / count), number)
 
 
+# --- norms
+
+
+def _statistics(x: Tensor, dims: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
+    """Record the mean of the rows and the scale of their deviations, of extent 1 in `dims`."""
+    mean = ops.mean(x, dims, True, dtype=x.dtype.register)
+    return mean, ops.inverse_deviation(ops.mean_square(x, mean, dims), eps)
+
+
+def _layer_norm(of: Recording, number: int) -> Tensor:
+    x, weight, *_ = (*of.operands, 1.0)
+    if number == 2:
+        return summed_to(of.gradient, of.spec(number).shape).to(of.spec(number).dtype)
+    mean, scale = _statistics(x, of.call.dims, of.call.attributes["eps"])
+    if number == 1:
+        return _of_norm_weight(of, mean, scale)
+    return ops.layer_norm_gradient(x, mean, scale, weight, of.gradient, of.call.dims)
+
+
+def _rms_norm(of: Recording, number: int) -> Tensor:
+    x, weight, *_ = (*of.operands, 1.0)
+    scale = ops.inverse_deviation(ops.mean_square(x, 0.0, of.call.dims), of.call.attributes["eps"])
+    if number == 1:
+        return _of_norm_weight(of, 0.0, scale)
+    return ops.rms_norm_gradient(x, scale, weight, of.gradient, of.call.dims)
+
+
+def _of_norm_weight(of: Recording, mean: Any, scale: Tensor) -> Tensor:
+    spec, ndim = of.spec(1), of.gradient.ndim
+    shape = (1,) * (ndim - len(spec.shape)) + spec.shape
+    repeated = tuple(axis for axis in range(ndim) if shape[axis] == 1)
+    if repeated:
+        gradient = ops.norm_weight_gradient(of.operands[0], mean, scale, of.gradient, repeated)
+    else:
+        gradient = (of.operands[0] - mean) * scale * of.gradient
+    return gradient.reshape(*spec.shape).to(spec.dtype)
+
+
+def _mean_square(of: Recording, number: int) -> Tensor:
+    x, mean = of.operands
+    count = math.prod(x.shape[axis] for axis in of.call.dims)
+    gradient = (x - mean) * (of.gradient * (2 / count))
+    return (summed_to(-gradient, of.spec(1).shape) if number else gradient).to(of.spec(number).dtype)
+
+
+def _standardize(of: Recording, number: int) -> Tensor:
+    """Differentiate by the input also through its statistics, which have no gradients of their own."""
+    x, _, _, weight, _ = of.operands
+    dims, eps = of.call.attributes["dim"], of.call.attributes["eps"]
+    if number in (1, 2):
+        return of.zeros(number)
+    mean, scale = _statistics(x, dims, eps)
+    of_bias = of.gradient.sum(dims, True, dtype=scale.dtype)
+    of_weight = ops.norm_weight_gradient(x, mean, scale, of.gradient, dims)
+    if number:
+        spec = of.spec(number)
+        return (of_weight if number == 3 else of_bias).reshape(*spec.shape).to(spec.dtype)
+    count = math.prod(x.shape[axis] for axis in dims)
+    return ops.standardize_gradient(x, mean, scale, weight, of.gradient, of_weight, of_bias, count)
+
+
 # --- views
 
 
@@ -488,6 +549,12 @@ RULES: Final[dict[str, Rule]] = {
     **dict.fromkeys(["conv_1d", "conv_2d", "conv_2d_dw", "conv_3d"], _convolution),
     **dict.fromkeys(["conv_transpose_1d", "conv_transpose_2d", "conv_transpose_3d"], _transposed_convolution),
     "conv_weight_gradient": _gradient_of_weight,
+    "layer_norm": _layer_norm,
+    "mean_square": _mean_square,
+    "norm_rows": _layer_norm,
+    "rms_norm": _rms_norm,
+    "rms_norm_rows": _rms_norm,
+    "standardize": _standardize,
     "linear_quantized": lambda of, number: (of.gradient.float() @ of.operands[1].dequantize()).to(
         of.spec(number).dtype
     ),

@@ -38,12 +38,14 @@ def require_float(tensor: Tensor) -> DType:
 # --- norms
 
 
-def _affine(normal: Tensor, weight: Tensor | None, bias: Tensor | None, dtype: DType) -> Tensor:
-    if weight is not None:
-        normal = normal * wide(weight)
-    if bias is not None:
-        normal = normal + wide(bias)
-    return normal.to(dtype)
+def _normalized(input: Tensor, dims: tuple[int, ...], weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    if weight is None and bias is None:
+        return ops.norm_rows(input, dims, eps)
+    return ops.layer_norm_op(input, *_affine(weight, bias), dims, eps)
+
+
+def _affine(weight: Tensor | None, bias: Tensor | None) -> tuple[Tensor | float, Tensor | float]:
+    return 1.0 if weight is None else weight, 0.0 if bias is None else bias
 
 
 def _normalized_dims(input: Tensor, normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -72,9 +74,8 @@ def layer_norm(
         ShapeError: `normalized_shape` is not the end of the input's shape.
         DTypeError: `input` is not floating point.
     """
-    dtype = require_float(input)
-    dims = _normalized_dims(input, normalized_shape)
-    return _affine(ops.norm_rows(wide(input), dims, eps), weight, bias, dtype)
+    require_float(input)
+    return _normalized(input, _normalized_dims(input, normalized_shape), weight, bias, eps)
 
 
 @composite(method=False, ggml="RMS_NORM")
@@ -96,7 +97,7 @@ def rms_norm(
     dims = _normalized_dims(input, normalized_shape)
     if eps is None:
         eps = float(np.finfo(dtype.register).eps)
-    return _affine(ops.rms_norm_rows(wide(input), dims, eps), weight, None, dtype)
+    return ops.rms_norm_rows(input, dims, eps) if weight is None else ops.rms_norm_op(input, weight, dims, eps)
 
 
 @composite(method=False, ggml="GROUP_NORM")
@@ -113,23 +114,21 @@ def group_norm(
 
     >>> nt.group_norm(nt.arange(8.0).reshape(1, 4, 2), 2)
     """
-    dtype = require_float(input)
+    require_float(input)
     if input.ndim < 2 or num_groups < 1 or input.shape[1] % num_groups:
         raise ShapeError(f"{num_groups} groups do not divide the channels of {list(input.shape)}")
-    batch = input.shape[0]
-    rows = input.reshape(batch, num_groups, math.prod(input.shape[1:]) // num_groups)
-    normal = ops.norm_rows(wide(rows), -1, eps)
-    if weight is None and bias is None:  # the conversions stay in the kernel of the norm
-        return _affine(normal, None, None, dtype).reshape(input.shape)
-    return _affine(normal.reshape(input.shape), _per_channel(weight, input), _per_channel(bias, input), dtype)
+    groups = num_groups, input.shape[1] // num_groups
+    rows = input.reshape(input.shape[0], *groups, *input.shape[2:])
+    weight, bias = _per_channel(weight, input, groups), _per_channel(bias, input, groups)
+    return _normalized(rows, tuple(range(2, rows.ndim)), weight, bias, eps).reshape(input.shape)
 
 
-def _per_channel(values: Tensor | None, input: Tensor) -> Tensor | None:
+def _per_channel(values: Tensor | None, input: Tensor, groups: tuple[int, ...] | None = None) -> Tensor | None:
     if values is None:
         return None
     if values.shape != (input.shape[1],):
         raise ShapeError(f"needs one element per channel, ({input.shape[1]},), not {list(values.shape)}")
-    return values.reshape(input.shape[1], *(1 for _ in input.shape[2:]))
+    return values.reshape(*(groups or values.shape), *(1 for _ in input.shape[2:]))
 
 
 @composite(method=False)
@@ -160,33 +159,39 @@ def batch_norm(
 
     >>> nt.batch_norm(nt.tensor([[1.0, 2.0], [3.0, 4.0]]), nt.zeros(2), nt.ones(2))
     """
-    dtype = require_float(input)
+    require_float(input)
     if input.ndim < 2:
         raise ShapeError("needs two dimensions or more")
-    x = wide(input)
-    if training:
-        if math.prod((input.shape[0], *input.shape[2:])) == 1:
-            raise ShapeError(f"expected more than 1 value per channel when training, not {list(input.shape)}")
-        others = tuple(axis for axis in range(input.ndim) if axis != 1)
-        normal = ops.norm_rows(x, others, eps)
-        if running_mean is not None and running_var is not None:
-            with GradMode(False):
-                moved = _moved(running_mean, x.mean(others), momentum) + _moved(running_var, x.var(others), momentum)
-            # Makes the result depend on the statistics, so they are computed together and keep no graph alive.
-            weight = ops.where_op(True, 1.0 if weight is None else weight, moved)
-    else:
+    affine = _affine(_per_channel(weight, input), _per_channel(bias, input))
+    if not training:
         if running_mean is None or running_var is None:
             raise ArgumentError("needs running_mean and running_var unless training")
-        mean, variance = _per_channel(running_mean, input), _per_channel(running_var, input)
-        assert mean is not None
-        assert variance is not None
-        normal = (x - wide(mean)) * (wide(variance) + eps).rsqrt()
-    return _affine(normal, _per_channel(weight, input), _per_channel(bias, input), dtype)
+        statistics = _per_channel(running_mean, input), _per_channel(running_var, input)
+        return ops.batch_norm_op(input, *statistics, *affine, eps)
+    count = math.prod((input.shape[0], *input.shape[2:]))
+    if count == 1:
+        raise ShapeError(f"expected more than 1 value per channel when training, not {list(input.shape)}")
+    rows = tuple(axis for axis in range(input.ndim) if axis != 1)
+    with GradMode(False):  # the gradient of the input includes its statistics
+        mean = ops.mean(input, rows, True, dtype=input.dtype.register)
+        variance = ops.mean_square(input, mean, rows)
+        scale = ops.inverse_deviation(variance, eps)
+        if running_mean is not None and running_var is not None:
+            statistics = mean.reshape(-1), variance.reshape(-1) * (count / (count - 1))
+            moved = _moved(running_mean, statistics[0], momentum) + _moved(running_var, statistics[1], momentum)
+            scale = _beside(scale, _per_channel(moved, input))
+    return ops.standardize(input, mean, scale, *affine, rows, eps)
 
 
 def _moved(running: Tensor, present: Tensor, momentum: float | Tensor) -> Tensor:
     """Move a running statistic towards the present one."""
     return running._assign(wide(running) * (1 - momentum) + present * momentum)
+
+
+def _beside(value: Tensor | float, statistics: Tensor | None) -> Tensor:
+    """Return a value that depends on statistics, so that they are computed with it and keep no graph alive."""
+    result: Tensor = ops.where_op(True, value, statistics)
+    return result
 
 
 @composite(method=False)
@@ -217,15 +222,19 @@ def instance_norm(
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     if math.prod(input.shape[2:]) == 1:
         raise ShapeError(f"expected more than 1 value per channel and sample, not {list(input.shape)}")
-    samples, channels = input.shape[:2]
-    one = input.reshape(1, samples * channels, *input.shape[2:])
-    mean, variance = (None if each is None else each.repeat(samples) for each in (running_mean, running_var))
-    normal = batch_norm(one, mean, variance, training=True, momentum=momentum, eps=eps).reshape(input.shape)
-    for own, moved in ((running_mean, mean), (running_var, variance)):
-        if own is not None and moved is not None:
-            own._assign(moved.reshape(samples, channels).mean(0))
-    dtype = input.dtype
-    return _affine(wide(normal), _per_channel(weight, input), _per_channel(bias, input), dtype)
+    require_float(input)
+    rows = tuple(range(2, input.ndim))
+    weight, bias = _per_channel(weight, input), _per_channel(bias, input)
+    if running_mean is None or running_var is None:
+        return _normalized(input, rows, weight, bias, eps)
+    with GradMode(False):
+        mean = ops.mean(input, rows, True, dtype=input.dtype.register)
+        count = math.prod(input.shape[2:])
+        variance = ops.mean_square(input, mean, rows) * (count / (count - 1))
+        statistics = (each.mean(0).reshape(-1) for each in (mean, variance))
+        moved = [_moved(*each, momentum) for each in zip((running_mean, running_var), statistics, strict=True)]
+    weight = _beside(1.0 if weight is None else weight, _per_channel(moved[0] + moved[1], input))
+    return _normalized(input, rows, weight, bias, eps)
 
 
 @composite(method=False)

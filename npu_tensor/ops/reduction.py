@@ -99,7 +99,7 @@ def std_op(input, /, dim=None, keepdim: bool = False, *, correction: float = 1):
 
 @op(kind="row", rule=rules.norm, public=False)
 def norm_op(input, /, dim=None, keepdim: bool = False, *, p: float = 2.0):
-    """Compute the p-norm over dim (None = all): sum(|input| ** p) ** (1 / p); the number of elements but 0 for p = 0."""
+    """Compute the p-norm over dim (None = all): sum(|input| ** p) ** (1 / p); p = 0 counts elements that are not 0."""
     if p == 2:
         return np.sqrt(row_sum(input * input))
     if p == 0:
@@ -165,6 +165,7 @@ def l2_norm(input, /, dim=-1, eps: float = 1e-12):
 
 
 # --- scans: running sums, products and extremes along a dimension
+# --- scans: running sums, products and extremes along a dimension, computed by NumPy
 
 
 @rules.of_tensors()

@@ -40,7 +40,7 @@ def programs() -> list[Op]:
     """Return all ops that are programs and map floats to floats."""
     result = []
     for op in OPS.values():
-        if op.kind in ("map", "row") and op.name not in ("where", "fill"):
+        if op.kind in ("map", "row") and op.name not in ("where", "fill", "standardize"):
             try:
                 call = op.call((Spec.of((ROWS, COLUMNS), nt.float64),) * len(op.operands), attributes_of(op))
             except nt.DTypeError:
@@ -107,8 +107,11 @@ def test_second_derivatives(op: Op) -> None:
     np.testing.assert_allclose(second.numpy(), (ahead - behind) / (2 * STEP), rtol=1e-5, atol=1e-6)
 
 
+WIDE = {"convert", "mean_square", "norm_weight_gradient"}
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("op", [op for op in PROGRAMS if op.name != "convert"], ids=lambda op: op.name)
+@pytest.mark.parametrize("op", [op for op in PROGRAMS if op.name not in WIDE], ids=lambda op: op.name)
 def test_results_have_the_dtype_of_the_operand(op: Op, dtype: str) -> None:
     """Arithmetic is done in float32 and rounded once."""
     arrays = [nt.from_numpy(abs(array)).to(dtype).to("float64").numpy() for array in operands_of(op)]
@@ -197,7 +200,16 @@ OF_ROWS = {
     "norm_rows": lambda x: functional_of(x).layer_norm(x, (4,)),
     "rms_norm_rows": lambda x: functional_of(x).rms_norm(x, (4,), eps=1e-5),
     "l2_norm": lambda x: functional_of(x).normalize(x, dim=-1),
+    "layer_norm": lambda x: functional_of(x).layer_norm(x, (4,), like(x, [2, -1, 0, 1]), like(x, [1, 0, 0, 3])),
+    "rms_norm": lambda x: functional_of(x).rms_norm(x, (4,), like(x, [2, -1, 0, 1]), 1e-5),
+    "norm": lambda x: x.norm(dim=-1),
 }
+OF_GRADIENTS = {"mean_square", "layer_norm_gradient", "rms_norm_gradient", "norm_weight_gradient"}
+"""Row ops that other ops and their gradients record."""
+
+
+def like(x: Any, numbers: list[float]) -> Any:
+    return nt.tensor(numbers, dtype=x.dtype) if isinstance(x, nt.Tensor) else torch.tensor(numbers, dtype=x.dtype)
 
 
 def functional_of(x: Any) -> Any:
@@ -205,13 +217,14 @@ def functional_of(x: Any) -> Any:
 
 
 def test_every_row_op_has_edges() -> None:
-    assert {op.name for op in PROGRAMS if op.kind == "row"} == set(OF_ROWS)
+    assert {op.name for op in PROGRAMS if op.kind == "row"} - OF_GRADIENTS == set(OF_ROWS)
 
 
 @pytest.mark.parametrize("name", OF_ROWS)
 def test_edges_of_rows_as_in_pytorch(name: str) -> None:
     # These ops are made of squares, which in float32 are 0 and infinity for the smallest and largest number.
-    without = {"std": TINY, "l2_norm": LARGEST}.get(name, np.nan)
+    norms = dict.fromkeys(("l2_norm", "norm_rows", "rms_norm_rows", "layer_norm", "rms_norm"), LARGEST)
+    without = {"std": TINY, **norms}.get(name, np.nan)
     rows = EDGE_ROWS[~(without == EDGE_ROWS).any(1)]
     x = torch.from_numpy(rows.copy()).requires_grad_()
     y = OF_ROWS[name](x)

@@ -90,6 +90,54 @@ def test_running_statistics_are_constants_of_a_gradient() -> None:
     np.testing.assert_allclose(gradient.numpy(), leaf.grad.numpy(), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.covers("layer_norm_gradient", "rms_norm_gradient", "norm_weight_gradient", "standardize_gradient")
+@pytest.mark.parametrize(("order", "dtype"), [(1, "float32"), (1, "float64"), (2, "float64")])
+def test_gradients_of_norms(order: int, dtype: str) -> None:
+    """Compare the gradients of all operands, and those of a product of them."""
+    arrays = [each.astype(dtype) for each in (normal(3, 4, 2, 5), normal(4), normal(4), normal(2, 5), normal(2, 5))]
+
+    def norms(lib: Any, x: Any, w: Any, b: Any, v: Any, c: Any) -> list[Any]:
+        return [
+            lib.batch_norm(x, None, None, w, b, True),
+            lib.batch_norm(x, w.detach(), (b * b).detach(), b, w),
+            lib.group_norm(x, 2, w, b),
+            lib.instance_norm(x, None, None, w, b),
+            lib.layer_norm(x, (2, 5), v, c),
+            lib.layer_norm(x, (2, 5), v),
+            lib.layer_norm(x, (2, 5), None, c),
+            lib.rms_norm(x, (2, 5), v, 1e-5),
+        ]
+
+    leaves = [torch.tensor(each, requires_grad=True) for each in arrays]
+    total = sum((each**3).sum() for each in norms(F, *leaves))
+    if order == 2:
+        total = (torch.autograd.grad(total, leaves[:1], create_graph=True)[0] * leaves[0] * 1e-2).sum()
+    expected = torch.autograd.grad(total, leaves)
+
+    def ours(*leaves: Any) -> Any:
+        return sum((each**3).sum() for each in norms(nt, *leaves))
+
+    def product(*leaves: Any) -> Any:
+        return (nt.grad(ours)(*leaves) * leaves[0] * 1e-2).sum()
+
+    gradients = nt.grad(ours if order == 1 else product, tuple(range(5)))(*map(nt.from_numpy, arrays))
+    tolerance = {"float32": 2e-4, "float64": 1e-10}[dtype]
+    for actual, exact in zip(gradients, expected, strict=True):
+        np.testing.assert_allclose(actual.numpy(), exact.numpy(), rtol=tolerance, atol=tolerance * abs(exact).max())
+
+
+def test_running_statistics_of_instances() -> None:
+    x, weights = normal(4, 3, 5, 2), [normal(3), normal(3) ** 2, normal(3), normal(3)]
+    own = [torch.tensor(each) for each in (x, *weights)]
+    ours = [nt.from_numpy(each) for each in (x, *weights)]
+    for _ in range(2):
+        expected, result = F.instance_norm(*own, momentum=0.3), nt.instance_norm(*ours, momentum=0.3).realize()
+        assert ours[1].is_realized
+        assert ours[2].is_realized
+    for actual, exact in zip((result, *ours), (expected, *own), strict=True):
+        np.testing.assert_allclose(actual.numpy(), exact.numpy(), rtol=1e-12, atol=1e-12)
+
+
 def test_one_element_has_no_statistics() -> None:
     with pytest.raises(ShapeError, match="more than 1 value per channel"):
         nt.batch_norm(nt.ones(1, 3), nt.zeros(3), nt.ones(3), training=True)

@@ -394,8 +394,8 @@ class RowKernel(ReducingBase):
         e = self.emitter
         runs = self.sizes[self.outer - self.spec.runs :]
         count = functools.reduce(e.mul, runs) if runs else None
-        first = number if count is None else e.mul(number, count)
-        pointers = self.row_pointers(first)
+        coordinates = self.coordinates(number if count is None else e.mul(number, count))
+        pointers = self.pointers(coordinates)
         known = self.known
         for stage in stages:
             known = self.evaluate_fixed(PER_ROW, stage.roots, known, pointers)
@@ -405,22 +405,25 @@ class RowKernel(ReducingBase):
             if count is None:
                 totals = self.run(stage, pointers, None, known, scratch, totals)
             else:
-                totals = self.runs(stage, first, count, known, totals)
+                totals = self.runs(stage, coordinates, count, known, totals)
             for reduction, total in zip(stage.reductions, totals, strict=True):
                 known[reduction] = self.reduction(reduction).finish(total, across=True)
         self.store_per_row(known, pointers)
 
     def runs(
-        self, stage: Stage, first: Value, count: Value, known: dict[int, Value], totals: list[list[Value]]
+        self, stage: Stage, first: list[Value], count: Value, known: dict[int, Value], totals: list[list[Value]]
     ) -> list[list[Value]]:
-        """Go over `count` runs from number `first` on: store outputs, or add the elements to the totals."""
+        """Go over `count` runs from coordinates `first` on: store outputs, or add the elements to the totals."""
         e = self.emitter
 
         def run(number: Value, carried: list[Value]) -> list[Value]:
-            pointers, start = self.row_pointers(e.add(first, number)), e.mul(number, self.inner)
-            return flat(self.run(stage, pointers, start, known, {}, grouped(carried, totals)))
+            coordinates, own = carried[: self.outer], carried[self.outer :]
+            start = e.mul(number, self.inner)
+            own = flat(self.run(stage, self.pointers(coordinates), start, known, {}, grouped(own, totals)))
+            return [*self.following(coordinates), *own]
 
-        return grouped(e.loop(0, count, 1, flat(totals), run), totals)
+        carried = e.loop(0, count, 1, [*first, *flat(totals)], run)
+        return grouped(carried[self.outer :], totals)
 
     def run(
         self,
