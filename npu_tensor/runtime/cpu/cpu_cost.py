@@ -31,6 +31,7 @@ __all__ = [
     "product_work",
     "quantized_cost",
     "quantized_piece",
+    "recurrence_cost",
     "total",
 ]
 
@@ -219,6 +220,19 @@ def quantized_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
     if task.call is not None and not task.call.attributes["exact"]:
         stages.append((math.prod(source.layout.shape) * ROUNDING_FLOPS / rates.flops, 1))
     return Cost(_sum(rates, *stages), nbytes)
+
+
+CELL_FLOPS: Final = 5 * PRIMITIVES["exp"].flops
+"""Operations of the functions of an LSTM cell per hidden unit: three sigmoids and two hyperbolic tangents."""
+
+
+def recurrence_cost(task: Task, shape: tuple[int, int, int], gates: int, rates: ProcessorRates, threads: int) -> Cost:
+    """Return the cost of a recurrence, or of its gradient, from its steps, batch and hidden units."""
+    steps, batch, hidden = shape
+    nbytes, macs, units = _tensor_bytes(task), math.prod(shape) * hidden * gates, math.prod(shape)
+    working = max(1, min(threads, batch * hidden * hidden * gates // LEAST_PIECE))
+    seconds = macs / rates.macs["float32"] + units * CELL_FLOPS / rates.flops
+    return Cost(_sum(rates, (max(seconds / working, _memory_seconds(nbytes, working, rates)), working)), nbytes)
 
 
 def copy_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:

@@ -16,6 +16,7 @@ from npu_tensor.runtime.cpu.loop_kernel import refusal
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.quantized_product import DequantizeKernel, QuantizedKernel
+from npu_tensor.runtime.cpu.recurrent import recurrence_kernel
 from npu_tensor.runtime.cpu.row_copies import rows_kernel
 from npu_tensor.runtime.cpu.write_strided import strided_kernel
 from npu_tensor.task import Fusion, Kernel, PlannedLaunch, Refusal, Step, Task
@@ -30,6 +31,7 @@ KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
     "put": partial(rows_kernel, puts=True),
     "take": partial(rows_kernel, puts=False),
     "write_strided": strided_kernel,
+    **dict.fromkeys(("gru", "gru_backward", "lstm", "lstm_backward", "rnn", "rnn_backward"), recurrence_kernel),
     **dict.fromkeys(COMPOSED, composed_kernel),
 }
 """Constructors of kernels by data op, which may refuse a task. A new kind of kernel is registered here."""
