@@ -14,7 +14,7 @@ from npu_tensor.graph.history import grad_mode
 from npu_tensor.nn import functional, init
 from npu_tensor.nn.module import Module
 from npu_tensor.nn.parameter import Parameter
-from npu_tensor.tensor import Tensor
+from npu_tensor.tensor import Tensor, record
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
 
@@ -114,22 +114,25 @@ class _Recurrent(Module):
         x = input.unsqueeze(1) if not has_batch else input.transpose(0, 1) if self.batch_first else input
         if not x.shape[0]:
             raise ShapeError("Expected sequence length to be larger than 0 in RNN")
-        shape = (self.num_layers * len(self._suffixes()), *((x.shape[1],) if has_batch else ()), self.hidden_size)
-        first = self._first_states(hx, shape, input.dtype)
-        if not has_batch:
-            first = tuple(each.unsqueeze(1) for each in first)
-        last: list[State] = []
+        count, size = self.num_layers * len(self._suffixes()), self.hidden_size
+        if hx is None:
+            first = [self._first_states(None, (x.shape[1], size), input.dtype)] * count
+        else:
+            given = self._first_states(hx, (count, *x.shape[1 : input.ndim - 1], size), input.dtype)
+            first = [*zip(*(each.reshape(count, -1, size).unbind() for each in given), strict=True)]
+        last: list[Tensor] = []
         for layer in range(self.num_layers):
             results = []
             for suffix in self._suffixes():
-                planes = self._run(x, f"_l{layer}{suffix}", tuple([each[len(last)] for each in first]))
+                planes = self._run(x, f"_l{layer}{suffix}", first[len(last)])
                 end = 0 if suffix else len(x) - 1
-                last.append(tuple([planes[number, end : end + 1] for number in range(self.states)]))
-                results.append(planes[0])
+                last.append(planes[: self.states, end : end + 1])
+                results.append(_plane(planes, 0))
             x = results[0] if len(results) == 1 else cat(results, -1)
             if layer < self.num_layers - 1:
                 x = F.dropout(x, self.dropout, self.training)
-        final = tuple([each[0] if len(each) == 1 else cat(each) for each in zip(*last, strict=True)])
+        ends = cat(last, 1) if len(last) > 1 else last[0]
+        final = tuple([_plane(ends, number) for number in range(self.states)])
         if not has_batch:
             x, final = x.squeeze(1), tuple([each.squeeze(1) for each in final])
         return (x.transpose(0, 1) if self.batch_first and has_batch else x), final if self.states > 1 else final[0]
@@ -138,6 +141,11 @@ class _Recurrent(Module):
         defaults = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0, "bidirectional": False}
         others = [f"{name}={value}" for name, each in defaults.items() if (value := getattr(self, name)) != each]
         return ", ".join([str(self.input_size), str(self.hidden_size), *others])
+
+
+def _plane(planes: Tensor, number: int) -> Tensor:
+    """Return a plane as a tensor that shares no storage with the others."""
+    return record(ops.select.op, (planes,), (0, number))
 
 
 def _known(nonlinearity: str) -> str:
@@ -218,8 +226,8 @@ class _Cell(_Recurrent):
         states = self._first_states(hx, expected, input.dtype)
         if input.ndim == 1:
             states = tuple([each.unsqueeze(0) for each in states])
-        planes = self._run(input.reshape(1, -1, self.input_size), "", states)
-        after = tuple([planes[number, 0] for number in range(self.states)])
+        planes = self._run(input.reshape(1, -1, self.input_size), "", states).select(1, 0)
+        after = tuple([_plane(planes, number) for number in range(self.states)])
         if input.ndim == 1:
             after = tuple([each.squeeze(0) for each in after])
         return after if self.states > 1 else after[0]

@@ -176,7 +176,9 @@ def rnn(products, weight, bias, hidden, /, nonlinearity: str = "tanh", reverse: 
 
 
 @op(kind="data", rule=_changes_rule(1, 1, 0), public=False)
-def rnn_backward(gradient, values, products, weight, bias, hidden, /, nonlinearity: str = "tanh", reverse: bool = False):
+def rnn_backward(
+    gradient, values, products, weight, bias, hidden, /, nonlinearity: str = "tanh", reverse: bool = False
+):
     """Compute the gradient of `products`."""
     order, results, of_hidden = _order(len(products), reverse), {}, 0
     for number in reversed(range(len(products))):

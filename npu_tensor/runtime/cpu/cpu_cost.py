@@ -228,9 +228,9 @@ CELL_FLOPS: Final = 5 * PRIMITIVES["exp"].flops
 
 def recurrence_cost(task: Task, shape: tuple[int, int, int], gates: int, rates: ProcessorRates, threads: int) -> Cost:
     """Return the cost of a recurrence, or of its gradient, from its steps, batch and hidden units."""
-    steps, batch, hidden = shape
-    nbytes, macs, units = _tensor_bytes(task), math.prod(shape) * hidden * gates, math.prod(shape)
-    working = max(1, min(threads, batch * hidden * hidden * gates // LEAST_PIECE))
+    nbytes, units = _tensor_bytes(task), math.prod(shape)
+    macs = units * shape[2] * gates
+    working = max(1, min(threads, macs // shape[0] // LEAST_PIECE))
     seconds = macs / rates.macs["float32"] + units * CELL_FLOPS / rates.flops
     return Cost(_sum(rates, (max(seconds / working, _memory_seconds(nbytes, working, rates)), working)), nbytes)
 

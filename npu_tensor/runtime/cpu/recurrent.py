@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from npu_tensor._util.cache_sizes import MODULES
 from npu_tensor._util.forks import cached_property
@@ -35,14 +36,23 @@ from npu_tensor.runtime.cpu.write_strided import is_contiguous
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Cost, Input, Refusal, Step, Task
 
-__all__ = ["GATES", "RecurrenceSpec", "recurrence_kernel", "recurrence_meta", "recurrence_module"]
+__all__ = [
+    "GATES",
+    "Division",
+    "RecurrenceKernel",
+    "RecurrenceSpec",
+    "division",
+    "recurrence_kernel",
+    "recurrence_meta",
+    "recurrence_module",
+]
 
 GATES: Final = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
 """Products of a unit with the states, by cell."""
 
-_META: Final = (
-    *("steps", "batch", "units", "first", "direction", "blocks", "groups", "grain", "panel_bytes", "parallel_for"),
-)
+_FIELDS: Final = "steps batch units first direction blocks groups grain panel_bytes parallel_for"
+_META: Final = tuple(_FIELDS.split())
+"""Numbers of the meta array. `first` is the step that is computed first, and `direction` leads to the next."""
 _SLOTS: Final = 6
 """Addresses, followed by the number of the step and the range of the batch in the slots of `units`."""
 
@@ -71,8 +81,15 @@ class RecurrenceSpec(NamedTuple):
 
 
 def recurrence_meta(
-    shape: tuple[int, int, int], reverse: bool, spec: RecurrenceSpec, lanes: int, pool: tuple[int, int]
-) -> Any:
+    shape: tuple[int, int, int],
+    reverse: bool,
+    spec: RecurrenceSpec,
+    lanes: int,
+    *,
+    panel_bytes: int,
+    parallel_for: int,
+    grain: int,
+) -> NDArray[np.int64]:
     """Return the meta array of a kernel.
 
     Args:
@@ -80,11 +97,11 @@ def recurrence_meta(
         reverse: True if the recurrence runs from the last step to the first.
         spec: Parameters of the kernel.
         lanes: Lanes of a vector.
-        pool: Address of `parallel_for`, and the groups that a thread claims at a time.
+        panel_bytes: Distance of packed panels.
+        parallel_for: Address of the function of the pool.
+        grain: Groups of units that a thread claims at a time.
     """
-    steps, batch, units = shape
-    depth = units * GATES[spec.cell] if spec.backward else units
-    backwards = reverse != spec.backward
+    (steps, batch, units), backwards = shape, reverse != spec.backward
     blocks = -(-units // lanes)
     numbers = {
         "steps": steps,
@@ -94,9 +111,9 @@ def recurrence_meta(
         "direction": -1 if backwards else 1,
         "blocks": blocks,
         "groups": -(-blocks // spec.blocks),
-        "grain": pool[1],
-        "panel_bytes": depth * lanes * 4,
-        "parallel_for": pool[0],
+        "grain": grain,
+        "panel_bytes": panel_bytes,
+        "parallel_for": parallel_for,
     }
     return np.array([numbers[name] for name in _META], np.int64)
 
@@ -177,10 +194,14 @@ class _Writer:
                     # The smaller side stays in registers.
                     if len(states) < count:
                         factors = [factor(state) for state in states]
-                        pairs = [(row, p, w, f) for p, w in enumerate(map(weights, panels)) for row, f in enumerate(factors)]
+                        pairs = [
+                            (row, p, w, f) for p, w in enumerate(map(weights, panels)) for row, f in enumerate(factors)
+                        ]
                     else:
                         every = [weights(panel) for panel in panels]
-                        pairs = [(row, p, w, f) for row, f in enumerate(map(factor, states)) for p, w in enumerate(every)]
+                        pairs = [
+                            (row, p, w, f) for row, f in enumerate(map(factor, states)) for p, w in enumerate(every)
+                        ]
                     for row, panel, weight, value in pairs:
                         sums[row * count + panel] = e.fma(weight, value, sums[row * count + panel])
                     return sums
@@ -190,9 +211,7 @@ class _Writer:
             def apply(row: Value, i: Value) -> Callable[[Value, list[Value]], None]:
                 def compute(block: Value, _: list[Value]) -> None:
                     number = e.mul(e.add(e.mul(i, spec.blocks), block), self.streams)
-                    sums = [
-                        e.load("float32", self.sum_address(e.add(number, gate))) for gate in range(self.streams)
-                    ]
+                    sums = [e.load("float32", self.sum_address(e.add(number, gate))) for gate in range(self.streams)]
                     unit = e.mul(e.add(first, block), e.lanes)
                     mask = e.first_lanes(e.sub(meta["units"], unit)) if spec.ragged else None
                     cell(_Place(self, e.add(row, i), unit, mask), sums)
@@ -368,7 +387,7 @@ def recurrence_module(spec: RecurrenceSpec, target: CpuTarget) -> str:
     return writer.emitter.module(writer.text(), kernel)
 
 
-class _Division(NamedTuple):
+class Division(NamedTuple):
     """Tile of a step and division of the work.
 
     Attributes:
@@ -397,7 +416,7 @@ def _whole(count: int, most: int) -> int:
     return next((size for size in range(most, most // 2, -1) if count % size == 0), most)
 
 
-def division(batch: int, units: int, streams: int, depth: int, threads: int, target: CpuTarget) -> _Division:
+def division(batch: int, units: int, streams: int, depth: int, threads: int, target: CpuTarget) -> Division:
     """Divide the work of a step: `streams` products of each unit with `depth` states."""
     accumulators = 24 if target.vector_registers == 32 else 12
     blocks = -(-units // target.lanes)
@@ -407,7 +426,7 @@ def division(batch: int, units: int, streams: int, depth: int, threads: int, tar
     most = -(-blocks // threads) if by_units else blocks
     group = max(1, min(_MOST_BLOCKS, accumulators // (streams * rows), most))
     groups = -(-blocks // group)
-    return _Division(rows, group, by_batch, -(-groups // (2 * threads)) if by_units else groups)
+    return Division(rows, group, by_batch, -(-groups // (2 * threads)) if by_units else groups)
 
 
 def recurrence_kernel(processor: Processor, task: Task) -> RecurrenceKernel | Refusal:
@@ -441,7 +460,7 @@ class RecurrenceKernel(CpuKernel):
 
     def _bind(self) -> Step:
         """Bind the steps. Operands that are not float32 in row-major order are copied first; so is such a result."""
-        task, owner, (steps, batch, units) = self.task, self.owner, self.shape
+        task, owner, (_, batch, units) = self.task, self.owner, self.shape
         target, threads, gates = owner.target, owner.pool.threads, GATES[self.cell]
         assert task.call is not None
         (output,), spare = task.outputs, last_item(task) + 1
@@ -457,9 +476,14 @@ class RecurrenceKernel(CpuKernel):
         )
         packing, packed = self._packing(depth), Location(spare)
         meta = recurrence_meta(
-            self.shape, task.call.attributes["reverse"], spec, target.lanes, (owner.pool.parallel_for_address, divided.grain)
+            self.shape,
+            task.call.attributes["reverse"],
+            spec,
+            target.lanes,
+            panel_bytes=packing.panel_bytes,
+            parallel_for=owner.pool.parallel_for_address,
+            grain=divided.grain,
         )
-        meta[_META.index("panel_bytes")] = packing.panel_bytes
         read = [task.inputs[number] for number in ((0, 1, -1, -1) if self.backward else (0, 2, 3, -1))]
         parts, slots = [], list[Location]()
         for number, source in enumerate(read, spare + 2):
@@ -469,7 +493,9 @@ class RecurrenceKernel(CpuKernel):
                 parts.append(copy)
             slots.append(Location(source.item, first_byte(source)))
         is_rounded, elements = output.dtype is not float32, math.prod(task.shape)
-        result = Input(spare + 1 if is_rounded else output.item, float32, Layout(task.shape, contiguous_strides(task.shape)))
+        result = Input(
+            spare + 1 if is_rounded else output.item, float32, Layout(task.shape, contiguous_strides(task.shape))
+        )
         kernel, tiles = owner.compiled(recurrence_module, spec), -(-batch // divided.rows)
         grain = -(-tiles // (threads if divided.by_batch else 1))
         arguments = Location(result.item), packed, *slots
