@@ -10,14 +10,14 @@ from npu_tensor.autograd.transforms import vjp
 from npu_tensor.functions.shape import cat
 from npu_tensor.tensor import Tensor
 
-_BACKWARD: Final = {"lstm": ops.lstm_backward, "gru": ops.gru_backward, "rnn": ops.rnn_backward}
+_BACKWARD: Final[dict[str, Any]] = {"lstm": ops.lstm_backward, "gru": ops.gru_backward, "rnn": ops.rnn_backward}
 
 
 def _changes(of: Recording) -> Tensor:
     """Return the result of the gradient op."""
     call = of.call
     attributes: dict[str, Any] = dict(call.attributes)
-    values = of.result
+    values: Any = of.result
     if not attributes.pop("gates", True):  # The op was recorded while no gradient was to be expected.
         values = call.op.record(*of.operands, **attributes, gates=True)
     changes: Tensor = _BACKWARD[call.op.name](of.gradient, values, *of.operands, **attributes)
@@ -27,7 +27,7 @@ def _changes(of: Recording) -> Tensor:
 def _recurrence(of: Recording, number: int) -> Tensor:
     """Return the gradient of `products`, of `weight`, of `bias`, of `hidden` or of `cell`."""
     name, reverse = of.call.op.name, of.call.attributes["reverse"]
-    products, weight, bias, hidden, *_ = of.operands
+    products, weight, _, hidden, *_ = of.operands
     if not of.shared:
         of.shared["changes"] = _changes(of)
     changes = of.shared["changes"]
@@ -56,7 +56,7 @@ def _gradient(of: Recording, number: int) -> Tensor:
 
     The states are a function of the operands of the recurrence, and constant beside them.
     """
-    gradient, values, *operands = of.operands
+    gradient, _, *operands = of.operands
     if number == 1:
         return of.zeros(1)
     if not of.shared:

@@ -19,6 +19,7 @@ from npu_tensor.tensor import Tensor, record
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
 
 F: Any = functional
+_ops: Any = ops
 State = tuple[Tensor, ...]
 
 
@@ -82,7 +83,7 @@ class _Recurrent(Module):
                 raise ShapeError(f"Expected hidden size {list(shape)}, got {list(each.shape)}")
         return states
 
-    def _recur(self, *operands: Tensor, reverse: bool, gates: bool) -> Tensor:
+    def _recur(self, *operands: Tensor, reverse: bool, gates: bool) -> Any:
         """Record the recurrence of a layer; see `ops.recurrent`."""
         raise NotImplementedError
 
@@ -94,7 +95,8 @@ class _Recurrent(Module):
             bias_h = zeros(weight_h.shape[0], dtype=weight_h.dtype)
         operands = F.linear(x, weight, bias), weight_h, bias_h, *states
         gates = grad_mode.enabled and any(each.requires_grad for each in operands)
-        return self._recur(*operands, reverse=place.endswith("reverse"), gates=gates)
+        planes: Tensor = self._recur(*operands, reverse=place.endswith("reverse"), gates=gates)
+        return planes
 
     def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
         """Run all layers over a sequence.
@@ -176,8 +178,8 @@ class RNN(_Recurrent):
         self.nonlinearity = _known(nonlinearity)
         super().__init__(*args, **kwargs)
 
-    def _recur(self, *operands: Tensor, reverse: bool, gates: bool) -> Tensor:
-        return ops.rnn(*operands, nonlinearity=self.nonlinearity, reverse=reverse)
+    def _recur(self, *operands: Tensor, reverse: bool, gates: bool) -> Any:
+        return _ops.rnn(*operands, nonlinearity=self.nonlinearity, reverse=reverse)
 
 
 class LSTM(_Recurrent):
@@ -185,8 +187,8 @@ class LSTM(_Recurrent):
 
     gates, states = 4, 2
 
-    def _recur(self, *operands: Tensor, reverse: bool, gates: bool) -> Tensor:
-        return ops.lstm(*operands, reverse=reverse, gates=gates)
+    def _recur(self, *operands: Tensor, reverse: bool, gates: bool) -> Any:
+        return _ops.lstm(*operands, reverse=reverse, gates=gates)
 
 
 class GRU(_Recurrent):
@@ -194,8 +196,8 @@ class GRU(_Recurrent):
 
     gates = 3
 
-    def _recur(self, *operands: Tensor, reverse: bool, gates: bool) -> Tensor:
-        return ops.gru(*operands, reverse=reverse, gates=gates)
+    def _recur(self, *operands: Tensor, reverse: bool, gates: bool) -> Any:
+        return _ops.gru(*operands, reverse=reverse, gates=gates)
 
 
 class _Cell(_Recurrent):

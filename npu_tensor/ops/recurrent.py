@@ -104,7 +104,9 @@ def lstm(products, weight, bias, hidden, cell, /, reverse: bool = False, gates: 
 @op(kind="data", rule=_changes_rule(4, 1, 1), public=False)
 def lstm_backward(gradient, values, products, weight, bias, hidden, cell, /, reverse: bool = False):
     """Compute the gradients of `products` and of `cell` from those of hidden states and cells, one after the other."""
-    order, results, of_hidden, of_cell = _order(len(products), reverse), {}, 0, 0
+    order, results = _order(len(products), reverse), {}
+    of_hidden: Any = 0
+    of_cell: Any = 0
     for number in reversed(range(len(products))):
         step = order[number]
         before = values[1][order[number - 1]] if number else cell
@@ -146,7 +148,9 @@ def gru(products, weight, bias, hidden, /, reverse: bool = False, gates: bool = 
 @op(kind="data", rule=_changes_rule(3, 2, 1), public=False)
 def gru_backward(gradient, values, products, weight, bias, hidden, /, reverse: bool = False):
     """Compute the gradients of `products`, of the products of hidden states, and the part of `hidden` beside these."""
-    order, results, of_hidden, through_keep = _order(len(products), reverse), {}, 0, 0
+    order, results = _order(len(products), reverse), {}
+    of_hidden: Any = 0
+    through_keep: Any = 0
     for number in reversed(range(len(products))):
         step = order[number]
         before = values[0][order[number - 1]] if number else hidden

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 import npu_tensor as nt
 from npu_tensor import nn, ops
+from npu_tensor.config import config
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.recurrent import GATES, RecurrenceSpec, division, recurrence_meta, recurrence_module
 from npu_tensor.runtime.cpu.target import CpuTarget
 
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 POOL = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 2)
-ALL_OPS = ("lstm", "gru", "rnn", "lstm_backward", "gru_backward", "rnn_backward")
 
 
 @POOL
@@ -133,7 +133,6 @@ def close(ours: nt.Tensor | None, theirs: Any, tolerance: float = 1e-5) -> None:
     np.testing.assert_allclose(ours.float().numpy(), expected, rtol=0, atol=tolerance * scale)
 
 
-@pytest.mark.covers(*ALL_OPS)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
 @pytest.mark.parametrize(
@@ -154,9 +153,7 @@ def test_layers(name: str, sizes: Any, batch: int, steps: int, keywords: Any, th
     states = states[: 1 + (name == "LSTM")]
     leaves = [x.requires_grad_(), *(each.requires_grad_() for each in states)]
     own = [nt.from_numpy(each.detach().numpy().copy()).requires_grad_() for each in leaves]
-    before = nt.get_num_threads()
-    nt.set_num_threads(threads)
-    try:
+    with config.scope(threads=threads):
         results = []
         for layer, (first, *rest) in ((theirs, leaves), (ours, own)):
             given = tuple(rest) if len(rest) > 1 else rest[0]
@@ -168,8 +165,6 @@ def test_layers(name: str, sizes: Any, batch: int, steps: int, keywords: Any, th
             close(mine.grad, expected.grad)
         for key, parameter in ours.named_parameters():
             close(parameter.grad, dict(theirs.named_parameters())[key].grad)
-    finally:
-        nt.set_num_threads(before)
 
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
@@ -231,20 +226,20 @@ def test_numbers_that_are_not_finite(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
-def test_second_derivatives(name: str) -> None:
-    theirs, ours = pair(name, 3, 5)
-    theirs, ours = theirs.double(), ours.double()
-    x = torch.randn(4, 2, 3, dtype=torch.float64)
+@pytest.mark.covers("lstm", "gru", "rnn", "lstm_backward", "gru_backward", "rnn_backward")
+def test_second_derivatives() -> None:
+    for name in ("LSTM", "GRU", "RNN"):
+        theirs, ours = (layer.double() for layer in pair(name, 3, 5))
+        x = torch.randn(4, 2, 3, dtype=torch.float64)
 
-    def total(x: nt.Tensor) -> nt.Tensor:
-        return (ours(x)[0] ** 2).sum()
+        def total(x: Any, layer: Any = theirs) -> Any:
+            return (layer(x)[0] ** 2).sum()
 
-    _, (expected,) = torch.autograd.functional.vhp(lambda x: (theirs(x)[0] ** 2).sum(), x, torch.ones_like(x))[0], (None,)
-    del expected
-    vector = torch.autograd.functional.vhp(lambda x: (theirs(x)[0] ** 2).sum(), x, torch.ones_like(x))[1]
-    result = nt.grad(lambda x: nt.grad(total)(x).sum())(nt.from_numpy(x.numpy()))
-    close(result, vector)
+        def slope(x: Any, layer: Any = ours, total: Any = total) -> Any:
+            return nt.grad(lambda x: total(x, layer))(x).sum()
+
+        _, expected = torch.autograd.functional.vhp(total, x, torch.ones_like(x))
+        close(nt.grad(slope)(nt.from_numpy(x.numpy())), expected)
 
 
 def test_gradient_of_a_recurrence_without_stored_gates() -> None:
