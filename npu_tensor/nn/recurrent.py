@@ -84,7 +84,7 @@ class _Recurrent(Module):
         return states
 
     def _recur(self, *operands: Tensor, reverse: bool, gates: bool) -> Any:
-        """Record the recurrence of a layer; see `ops.recurrent`."""
+        """Record the recurrence of a layer; see `ops.recurrence`."""
         raise NotImplementedError
 
     def _run(self, x: Tensor, place: str, states: State) -> Tensor:

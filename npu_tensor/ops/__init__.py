@@ -7,7 +7,7 @@ from npu_tensor.ops.declare import Call, Layout, Op
 from npu_tensor.ops.elementwise import *
 from npu_tensor.ops.movement import *
 from npu_tensor.ops.quantized import *
-from npu_tensor.ops.recurrent import *
+from npu_tensor.ops.recurrence import *
 from npu_tensor.ops.reduction import *
 from npu_tensor.ops.registry import OPS, op
 from npu_tensor.ops.special import *

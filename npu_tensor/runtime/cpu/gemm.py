@@ -26,7 +26,7 @@ from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, register_dtype
 from npu_tensor.runtime.memory import Buffer
 
-__all__ = ["Computed", "Gemm", "Loop", "Matrix", "Packing", "Scattered", "direct_tile", "tile_rows"]
+__all__ = ["Computed", "Gemm", "Matrix", "Packing", "Scattered", "direct_tile", "tile_rows"]
 
 Launch = Callable[..., None]
 
@@ -336,7 +336,7 @@ def _strip_blocks(a_panels: int, b_panels: int, threads: int) -> int:
     return min(range(1, a_panels + 1), key=longest)
 
 
-class Loop(NamedTuple):
+class _Loop(NamedTuple):
     """A kernel bound to its meta array: the leading arguments of `launch`."""
 
     kernel: Address | None
@@ -354,7 +354,7 @@ class Packing(NamedTuple):
     """
 
     key: Hashable
-    loop: Loop
+    loop: _Loop
     matrices: NDArray[np.int64]
     panels: int
     panel_bytes: int
@@ -421,7 +421,7 @@ class Gemm:
         self.empty = problem.empty
         self.packings: tuple[Packing, ...] = ()
         self.strips = strips and not problem.empty
-        self.multiply = Loop(None, 0, 0, 1)
+        self.multiply = _Loop(None, 0, 0, 1)
         if not problem.empty:
             self._bind(problem.with_batch_as_rows(), blocking, epilogue, threads)
 
@@ -530,10 +530,10 @@ class Gemm:
         key = (spec, meta.tobytes()) if isinstance(operand, Matrix) else None
         return Packing(key, loop, index.ravel(), panels, bytes_)
 
-    def _loop(self, module: str, meta: NDArray[np.int64], items: int, grain: int) -> Loop:
+    def _loop(self, module: str, meta: NDArray[np.int64], items: int, grain: int) -> _Loop:
         self._metas.append(meta)
         kernel = self._engine.compile(module, "kernel")["kernel"]
-        return Loop(kernel, meta.ctypes.data, items, max(1, grain))
+        return _Loop(kernel, meta.ctypes.data, items, max(1, grain))
 
     def __call__(
         self,

@@ -15,7 +15,7 @@ import npu_tensor as nt
 from npu_tensor import nn, ops
 from npu_tensor.config import config
 from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.recurrent import GATES, RecurrenceSpec, division, recurrence_meta, recurrence_module
+from npu_tensor.runtime.cpu.recurrence_steps import GATES, RecurrenceSpec, division, recurrence_meta, recurrence_module
 from npu_tensor.runtime.cpu.target import CpuTarget
 
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
