@@ -88,12 +88,13 @@ class _Recurrent(Module):
         raise NotImplementedError
 
     def _run(self, x: Tensor, place: str, states: State) -> Tensor:
-        """Return the planes of the recurrence of a layer in one direction over x (steps, batch, features)."""
+        """Return the planes of a recurrence in one direction over x (steps, batch, features), or over a single step."""
         weight, weight_h = getattr(self, f"weight_ih{place}"), getattr(self, f"weight_hh{place}")
         bias, bias_h = getattr(self, f"bias_ih{place}", None), getattr(self, f"bias_hh{place}", None)
         if bias_h is None:
             bias_h = zeros(weight_h.shape[0], dtype=weight_h.dtype)
-        operands = F.linear(x, weight, bias), weight_h, bias_h, *states
+        products = F.linear(x, weight, bias)
+        operands = products if x.ndim > 2 else products.unsqueeze(0), weight_h, bias_h, *states
         gates = grad_mode.enabled and any(each.requires_grad for each in operands)
         planes: Tensor = self._recur(*operands, reverse=place.endswith("reverse"), gates=gates)
         return planes
@@ -226,9 +227,10 @@ class _Cell(_Recurrent):
             raise ShapeError(f"needs (batch, {self.input_size}), the batch may be left out: {list(input.shape)}")
         expected = (*input.shape[:-1], self.hidden_size)
         states = self._first_states(hx, expected, input.dtype)
+        x = input
         if input.ndim == 1:
-            states = tuple([each.unsqueeze(0) for each in states])
-        planes = self._run(input.reshape(1, -1, self.input_size), "", states).select(1, 0)
+            x, states = input.unsqueeze(0), tuple([each.unsqueeze(0) for each in states])
+        planes = self._run(x, "", states).select(1, 0)
         after = tuple([_plane(planes, number) for number in range(self.states)])
         if input.ndim == 1:
             after = tuple([each.squeeze(0) for each in after])
