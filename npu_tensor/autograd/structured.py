@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -24,12 +24,17 @@ __all__ = ["RULES", "Recording", "summed_to"]
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorded op: its call, operands and result, and the gradient of the result."""
+    """A recorded op: its call, operands and result, and the gradient of the result.
+
+    Attributes:
+        shared: Tensors that the rules of several operands use, by any key.
+    """
 
     call: Call
     operands: Sequence[Any]
     result: Tensor
     gradient: Tensor
+    shared: dict[Any, Tensor] = field(default_factory=dict)
 
     def spec(self, number: int) -> Spec:
         """Return the spec of an operand that is a tensor."""

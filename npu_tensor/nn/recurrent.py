@@ -1,22 +1,25 @@
-"""Recurrent layers. A Python loop records the ops of every time step."""
+"""Recurrent layers. Each layer records one product with its inputs and one recurrence per direction."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, ClassVar
 
+from npu_tensor import ops
 from npu_tensor.dtypes import DType
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.creation import zeros
-from npu_tensor.functions.shape import cat, stack
+from npu_tensor.functions.shape import cat
+from npu_tensor.graph.history import grad_mode
 from npu_tensor.nn import functional, init
 from npu_tensor.nn.module import Module
 from npu_tensor.nn.parameter import Parameter
-from npu_tensor.tensor import Tensor
+from npu_tensor.tensor import Tensor, record
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
 
 F: Any = functional
+_ops: Any = ops
 State = tuple[Tensor, ...]
 
 
@@ -80,9 +83,21 @@ class _Recurrent(Module):
                 raise ShapeError(f"Expected hidden size {list(shape)}, got {list(each.shape)}")
         return states
 
-    def _step(self, input: Tensor, weight: Tensor, bias: Tensor | None, states: State) -> State:
-        """Return the next states (batch, hidden) from the products of the input (batch, gates * hidden)."""
+    def _recur(self, *operands: Tensor, reverse: bool, gates: bool) -> Any:
+        """Record the recurrence of a layer; see `ops.recurrence`."""
         raise NotImplementedError
+
+    def _run(self, x: Tensor, place: str, states: State) -> Tensor:
+        """Return the planes of a recurrence in one direction over x (steps, batch, features), or over a single step."""
+        weight, weight_h = getattr(self, f"weight_ih{place}"), getattr(self, f"weight_hh{place}")
+        bias, bias_h = getattr(self, f"bias_ih{place}", None), getattr(self, f"bias_hh{place}", None)
+        if bias_h is None:
+            bias_h = zeros(weight_h.shape[0], dtype=weight_h.dtype)
+        products = F.linear(x, weight, bias)
+        operands = products if x.ndim > 2 else products.unsqueeze(0), weight_h, bias_h, *states
+        gates = grad_mode.enabled and any(each.requires_grad for each in operands)
+        planes: Tensor = self._recur(*operands, reverse=place.endswith("reverse"), gates=gates)
+        return planes
 
     def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
         """Run all layers over a sequence.
@@ -99,39 +114,41 @@ class _Recurrent(Module):
         if input.ndim not in (2, 3) or input.shape[-1] != self.input_size:
             raise ShapeError(f"needs (steps, batch, {self.input_size}), the batch may be left out: {list(input.shape)}")
         has_batch = input.ndim == 3
-        x = input if not has_batch else input.transpose(0, 1) if self.batch_first else input
-        count = self.num_layers * len(self._suffixes())
-        expected = (count, *x.shape[1:-1], self.hidden_size)
-        first = self._first_states(hx, expected, input.dtype)
-        last: list[State] = []
+        x = input.unsqueeze(1) if not has_batch else input.transpose(0, 1) if self.batch_first else input
+        if not x.shape[0]:
+            raise ShapeError("Expected sequence length to be larger than 0 in RNN")
+        count, size = self.num_layers * len(self._suffixes()), self.hidden_size
+        if hx is None:
+            first = [self._first_states(None, (x.shape[1], size), input.dtype)] * count
+        else:
+            given = self._first_states(hx, (count, *x.shape[1 : input.ndim - 1], size), input.dtype)
+            first = [*zip(*(each.reshape(count, -1, size).unbind() for each in given), strict=True)]
+        last: list[Tensor] = []
         for layer in range(self.num_layers):
             results = []
             for suffix in self._suffixes():
-                number = len(last)
-                result, states = self._run(x, f"l{layer}{suffix}", tuple(each[number] for each in first))
-                results.append(result)
-                last.append(states)
+                planes = self._run(x, f"_l{layer}{suffix}", first[len(last)])
+                end = 0 if suffix else len(x) - 1
+                last.append(planes[: self.states, end : end + 1])
+                results.append(_plane(planes, 0))
             x = results[0] if len(results) == 1 else cat(results, -1)
             if layer < self.num_layers - 1:
                 x = F.dropout(x, self.dropout, self.training)
-        final = tuple(stack(each) for each in zip(*last, strict=True))
+        ends = cat(last, 1) if len(last) > 1 else last[0]
+        final = tuple([_plane(ends, number) for number in range(self.states)])
+        if not has_batch:
+            x, final = x.squeeze(1), tuple([each.squeeze(1) for each in final])
         return (x.transpose(0, 1) if self.batch_first and has_batch else x), final if self.states > 1 else final[0]
-
-    def _run(self, x: Tensor, place: str, states: State) -> tuple[Tensor, State]:
-        """Return the results of a layer in one direction at all steps, and the last states."""
-        weight, weight_h = getattr(self, f"weight_ih_{place}"), getattr(self, f"weight_hh_{place}")
-        bias, bias_h = getattr(self, f"bias_ih_{place}", None), getattr(self, f"bias_hh_{place}", None)
-        products = F.linear(x, weight, bias)  # One product for all steps.
-        results = []
-        for step in range(len(x))[:: -1 if place.endswith("reverse") else 1]:
-            states = self._step(products[step], weight_h, bias_h, states)
-            results.append(states[0])
-        return stack(results[::-1] if place.endswith("reverse") else results), states
 
     def extra_repr(self) -> str:
         defaults = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0, "bidirectional": False}
         others = [f"{name}={value}" for name, each in defaults.items() if (value := getattr(self, name)) != each]
         return ", ".join([str(self.input_size), str(self.hidden_size), *others])
+
+
+def _plane(planes: Tensor, number: int) -> Tensor:
+    """Return a plane as a tensor that shares no storage with the others."""
+    return record(ops.select.op, (planes,), (0, number))
 
 
 def _known(nonlinearity: str) -> str:
@@ -162,8 +179,8 @@ class RNN(_Recurrent):
         self.nonlinearity = _known(nonlinearity)
         super().__init__(*args, **kwargs)
 
-    def _step(self, input: Tensor, weight: Tensor, bias: Tensor | None, states: State) -> State:
-        return (getattr(F, self.nonlinearity)(input + F.linear(states[0], weight, bias)),)
+    def _recur(self, *operands: Tensor, reverse: bool, gates: bool) -> Any:
+        return _ops.rnn(*operands, nonlinearity=self.nonlinearity, reverse=reverse)
 
 
 class LSTM(_Recurrent):
@@ -171,10 +188,8 @@ class LSTM(_Recurrent):
 
     gates, states = 4, 2
 
-    def _step(self, input: Tensor, weight: Tensor, bias: Tensor | None, states: State) -> State:
-        enter, forget, content, leave = (input + F.linear(states[0], weight, bias)).chunk(4, -1)
-        cell = forget.sigmoid() * states[1] + enter.sigmoid() * content.tanh()
-        return leave.sigmoid() * cell.tanh(), cell
+    def _recur(self, *operands: Tensor, reverse: bool, gates: bool) -> Any:
+        return _ops.lstm(*operands, reverse=reverse, gates=gates)
 
 
 class GRU(_Recurrent):
@@ -182,12 +197,8 @@ class GRU(_Recurrent):
 
     gates = 3
 
-    def _step(self, input: Tensor, weight: Tensor, bias: Tensor | None, states: State) -> State:
-        (hidden,) = states
-        products = F.linear(hidden, weight, bias)
-        (r, z, n), (reset, keep, content) = input.chunk(3, -1), products.chunk(3, -1)
-        kept = (z + keep).sigmoid()
-        return ((1 - kept) * (n + (r + reset).sigmoid() * content).tanh() + kept * hidden,)
+    def _recur(self, *operands: Tensor, reverse: bool, gates: bool) -> Any:
+        return _ops.gru(*operands, reverse=reverse, gates=gates)
 
 
 class _Cell(_Recurrent):
@@ -216,7 +227,13 @@ class _Cell(_Recurrent):
             raise ShapeError(f"needs (batch, {self.input_size}), the batch may be left out: {list(input.shape)}")
         expected = (*input.shape[:-1], self.hidden_size)
         states = self._first_states(hx, expected, input.dtype)
-        after = self._step(F.linear(input, self.weight_ih, self.bias_ih), self.weight_hh, self.bias_hh, states)
+        x = input
+        if input.ndim == 1:
+            x, states = input.unsqueeze(0), tuple([each.unsqueeze(0) for each in states])
+        planes = self._run(x, "", states).select(1, 0)
+        after = tuple([_plane(planes, number) for number in range(self.states)])
+        if input.ndim == 1:
+            after = tuple([each.squeeze(0) for each in after])
         return after if self.states > 1 else after[0]
 
     def extra_repr(self) -> str:
@@ -230,7 +247,7 @@ class RNNCell(_Cell):
     """Single step of an `RNN`."""
 
     gates = 1
-    _step = RNN._step
+    _recur = RNN._recur
 
     def __init__(
         self,
@@ -249,11 +266,11 @@ class LSTMCell(_Cell):
     """Single step of an `LSTM`."""
 
     gates, states = 4, 2
-    _step = LSTM._step
+    _recur = LSTM._recur
 
 
 class GRUCell(_Cell):
     """Single step of a `GRU`."""
 
     gates = 3
-    _step = GRU._step
+    _recur = GRU._recur

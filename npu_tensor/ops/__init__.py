@@ -11,6 +11,7 @@ from npu_tensor.ops.movement import *
 from npu_tensor.ops.norms import *
 from npu_tensor.ops.places import *
 from npu_tensor.ops.quantized import *
+from npu_tensor.ops.recurrence import *
 from npu_tensor.ops.reduction import *
 from npu_tensor.ops.registry import OPS, op
 from npu_tensor.ops.samples import *

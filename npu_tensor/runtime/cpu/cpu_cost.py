@@ -33,6 +33,7 @@ __all__ = [
     "product_work",
     "quantized_cost",
     "quantized_piece",
+    "recurrence_cost",
     "taps_cost",
     "total",
 ]
@@ -251,6 +252,16 @@ def attention_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
     working = max(1, min(threads, macs // LEAST_PIECE))
     nbytes = _tensor_bytes(task)
     seconds = macs / rates.macs["float32"] + scores * EXPONENTIAL_FLOPS / rates.flops
+CELL_FLOPS: Final = 5 * PRIMITIVES["exp"].flops
+"""Operations of the functions of an LSTM cell per hidden unit: three sigmoids and two hyperbolic tangents."""
+
+
+def recurrence_cost(task: Task, shape: tuple[int, int, int], gates: int, rates: ProcessorRates, threads: int) -> Cost:
+    """Return the cost of a recurrence, or of its gradient, from its steps, batch and hidden units."""
+    nbytes, units = _tensor_bytes(task), math.prod(shape)
+    macs = units * shape[2] * gates
+    working = max(1, min(threads, macs // shape[0] // LEAST_PIECE))
+    seconds = macs / rates.macs["float32"] + units * CELL_FLOPS / rates.flops
     return Cost(_sum(rates, (max(seconds / working, _memory_seconds(nbytes, working, rates)), working)), nbytes)
 
 

@@ -21,6 +21,7 @@ from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.pool_kernel import pool_kernel, positions_kernel
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.quantized_product import DequantizeKernel, QuantizedKernel
+from npu_tensor.runtime.cpu.recurrence_steps import recurrence_kernel
 from npu_tensor.runtime.cpu.row_copies import rows_kernel
 from npu_tensor.runtime.cpu.row_selection import selection_kernel
 from npu_tensor.runtime.cpu.sample_kernel import samples_kernel
@@ -51,6 +52,7 @@ KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
     **dict.fromkeys(("pool_1d", "pool_2d", "pool_3d", "adaptive_pool", "upscale", "resample_backward"), pool_kernel),
     **dict.fromkeys(("max_pool_positions", "max_pool_backward"), positions_kernel),
     **dict.fromkeys(("samples_at", "samples_at_backward_0", "samples_at_backward_1"), samples_kernel),
+    **dict.fromkeys(("gru", "gru_backward", "lstm", "lstm_backward", "rnn", "rnn_backward"), recurrence_kernel),
     **dict.fromkeys(COMPOSED, composed_kernel),
 }
 """Constructors of kernels by data op, which may refuse a task. A new kind of kernel is registered here."""
