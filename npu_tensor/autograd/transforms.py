@@ -181,9 +181,7 @@ def _gradients_of(
         of = _recording(node, inputs, gradients.pop(node))
         for number, operand in enumerate(inputs):
             if operand in through and operand.spec.dtype.is_floating_point:
-                add(operand, _of_operand(node, _recording(node, inputs, gradient), number))
-                image = gradient_of_image(of, number, through, targets)
-                add(*(image or (operand, _of_operand(node, of, number))))
+                add(operand, _of_operand(node, of, number))
     results, used = list[Tensor](), {gradient._node for gradient in given}
     for target in targets:
         result = gradients[target] if target in gradients else ops.fill(0, target.spec.shape, target.spec.dtype)

@@ -166,8 +166,12 @@ def batch_norm(
     if not training:
         if running_mean is None or running_var is None:
             raise ArgumentError("needs running_mean and running_var unless training")
-        statistics = _per_channel(running_mean, input), _per_channel(running_var, input)
-        return ops.batch_norm_op(input, *statistics, *affine, eps)
+        mean, variance = _per_channel(running_mean, input), _per_channel(running_var, input)
+        assert mean is not None
+        assert variance is not None
+        weights, offsets = affine
+        scale: Tensor = ops.inverse_deviation(wide(variance), eps) * weights
+        return ops.batch_norm_op(input, scale, offsets - wide(mean) * scale)
     count = math.prod((input.shape[0], *input.shape[2:]))
     if count == 1:
         raise ShapeError(f"expected more than 1 value per channel when training, not {list(input.shape)}")

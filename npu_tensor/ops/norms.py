@@ -74,10 +74,10 @@ def rms_norm_op(input, weight, /, dim, eps: float):
     return rms_norm_rows.op.body(input, dim, eps) * weight
 
 
-@op(kind="map", rule=_like_first, public=False, domain=(0.1, 4.0))
-def batch_norm_op(input, mean, variance, weight, bias, /, eps: float):
-    """Return (input - mean) / sqrt(variance + eps) * weight + bias in the dtype of input."""
-    return (input - mean) * (1 / np.sqrt(variance + eps)) * weight + bias
+@op(kind="map", rule=_like_first, public=False)
+def batch_norm_op(input, scale, shift, /):
+    """Return input * scale + shift in the dtype of input: batch norm whose statistics do not depend on the input."""
+    return input * scale + shift
 
 
 @op(kind="map", rule=_like_first, public=False)

@@ -145,27 +145,7 @@ def log_softmax(input, /, dim: int, dtype=None):
     return shifted - np.log(row_sum(np.exp(shifted)))
 
 
-@op(kind="row", rule=rules.rowwise, ggml="NORM")
-def norm_rows(input, /, dim, eps: float = 1e-5):
-    """Return (input - mean) / sqrt(variance + eps) over dim: layer norm without weights."""
-    deviation = input - row_mean(input)
-    return deviation * (1 / np.sqrt(row_mean(deviation * deviation) + eps))
-
-
-@op(kind="row", rule=rules.rowwise, ggml="RMS_NORM")
-def rms_norm_rows(input, /, dim, eps: float = 1e-5):
-    """Return input / sqrt(mean(input^2) + eps) over dim: RMS norm without weights."""
-    return input * (1 / np.sqrt(row_mean(input * input) + eps))
-
-
-@op(kind="row", rule=rules.rowwise, ggml="L2_NORM")
-def l2_norm(input, /, dim=-1, eps: float = 1e-12):
-    """Return input / max(sqrt(sum(input^2)), eps) over dim."""
-    return input * (1 / np.maximum(np.sqrt(row_sum(input * input)), eps))
-
-
 # --- scans: running sums, products and extremes along a dimension
-# --- scans: running sums, products and extremes along a dimension, computed by NumPy
 
 
 @rules.of_tensors()

@@ -252,6 +252,9 @@ def attention_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
     working = max(1, min(threads, macs // LEAST_PIECE))
     nbytes = _tensor_bytes(task)
     seconds = macs / rates.macs["float32"] + scores * EXPONENTIAL_FLOPS / rates.flops
+    return Cost(_sum(rates, (max(seconds / working, _memory_seconds(nbytes, working, rates)), working)), nbytes)
+
+
 CELL_FLOPS: Final = 5 * PRIMITIVES["exp"].flops
 """Operations of the functions of an LSTM cell per hidden unit: three sigmoids and two hyperbolic tangents."""
 

@@ -25,7 +25,6 @@ from npu_tensor.runtime.cpu.recurrence_steps import recurrence_kernel
 from npu_tensor.runtime.cpu.row_copies import rows_kernel
 from npu_tensor.runtime.cpu.row_selection import selection_kernel
 from npu_tensor.runtime.cpu.sample_kernel import samples_kernel
-from npu_tensor.runtime.cpu.sampling import samples_kernel
 from npu_tensor.runtime.cpu.scan import scan_kernel
 from npu_tensor.runtime.cpu.write_strided import strided_kernel
 from npu_tensor.task import Fusion, Kernel, PlannedLaunch, Refusal, Step, Task
