@@ -10,7 +10,7 @@ import numpy as np
 from npu_tensor import ops
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.creation import arange, full_like, zeros
-from npu_tensor.functions.neural import l1_loss, reduced, require_float, wide
+from npu_tensor.functions.neural import l1_loss, reduced, require_float, warn_of_broadcast, wide
 from npu_tensor.functions.products import pairwise_distance
 from npu_tensor.functions.register import composite
 from npu_tensor.functions.shape import joined, pad, stack
@@ -27,6 +27,7 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta:
         raise ArgumentError(f"beta must not be negative: {beta}")
     if beta == 0:
         return l1_loss(input, target, reduction)
+    warn_of_broadcast(input, target)
     distance = (wide(input) - wide(target)).abs()
     losses = ops.where_op(distance < beta, distance * distance * (0.5 / beta), distance - 0.5 * beta)
     return reduced(losses, reduction).to(ops.sub(input, target).dtype)
@@ -37,6 +38,7 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
     """Return half the squared distance up to delta, and delta times the distance minus half of delta beyond."""
     if not delta > 0:
         raise ArgumentError(f"delta must be positive, not {delta}")
+    warn_of_broadcast(input, target)
     dtype, distance = require_float(input), (wide(input) - wide(target)).abs()
     losses = ops.where_op(distance < delta, distance * distance * 0.5, delta * (distance - 0.5 * delta))
     return reduced(losses, reduction).to(dtype)

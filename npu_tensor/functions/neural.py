@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.dtypes import DType, float32
+from npu_tensor._util.user_warnings import warn
+from npu_tensor.dtypes import DType, float32, float64
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.creation import arange, rand
 from npu_tensor.functions.register import composite
@@ -20,7 +21,7 @@ from npu_tensor.graph.history import GradMode
 from npu_tensor.ops.rules import dimension
 from npu_tensor.tensor import Tensor
 
-__all__ = ["dropped", "reduced", "require_float", "wide"]
+__all__ = ["dropped", "reduced", "require_float", "warn_of_broadcast", "wide"]
 
 
 def wide(tensor: Tensor) -> Tensor:
@@ -351,7 +352,18 @@ def _refuse_deprecated(size_average: bool | None, reduce: bool | None) -> None:
             raise ArgumentError(f"{name} is deprecated in PyTorch; pass reduction='none', 'mean' or 'sum' instead")
 
 
+def warn_of_broadcast(input: Tensor, target: Tensor) -> None:
+    """Warn of targets that are broadcast, which is more often a mistake than intended, as PyTorch does."""
+    if input.shape != target.shape:
+        warn(
+            f"Using a target size ({list(target.shape)}) that is different to the input size ({list(input.shape)}). "
+            "This will likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
+            UserWarning,
+        )
+
+
 def _elementwise_loss(difference: Callable[[Tensor], Tensor], input: Tensor, target: Tensor, reduction: str) -> Tensor:
+    warn_of_broadcast(input, target)
     losses = difference(wide(input) - wide(target))
     return reduced(losses, reduction).to(ops.sub(input, target).dtype)
 

@@ -848,6 +848,12 @@ def test_bits_as_another_dtype(shape: tuple[int, ...], dtype: str) -> None:
         assert result.numpy().tobytes() == expected.reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"])
+def test_losses_warn_of_broadcast_targets(name: str) -> None:
+    with pytest.warns(UserWarning, match=r"target size \(\[3\]\) that is different to the input size \(\[2, 3\]\)"):
+        getattr(nt, name)(nt.ones(2, 3), nt.ones(3))
+
+
 @pytest.mark.covers("norm_rows", "rms_norm_rows", "layer_norm", "rms_norm", "batch_norm", "standardize", "norm")
 @pytest.mark.covers("mean_square", "inverse_deviation", "where", "contract", "concat", "pad_widths", "tril", "triu")
 @pytest.mark.covers("argsort", "top_indices", "gather_along", "take", "take_points", "put", "scatter_along")
