@@ -83,6 +83,7 @@ __all__ = [
     "pending",
     "realize",
     "record",
+    "recorded_result",
     "refused",
     "rename",
     "views_of",
@@ -518,9 +519,10 @@ class Tensor(Methods):
                 f"an in-place op on {self._node.spec} would write to one element at several positions, as it was "
                 "expanded; clone() it first"
             )
-        if result.shape != self.shape:
+        same_spec = result._node.spec is self._node.spec
+        if not same_spec and result.shape != self.shape:
             raise ShapeError(f"an in-place op cannot change {list(self.shape)} to {list(result.shape)}")
-        if result.dtype is not self.dtype:
+        if not same_spec and result.dtype is not self.dtype:
             if result.dtype.category > self.dtype.category:
                 raise ArgumentError(f"an in-place op cannot turn {self.dtype.name} into {result.dtype.name}")
             result = ops.convert(result, self.dtype)
@@ -578,6 +580,16 @@ def wrap(node: Node) -> Tensor:
     if watches and (watch := current_watch()) is not None:
         watch.created.add(node)
         watch.made.add(tensor)
+    return tensor
+
+
+def recorded_result(node: Node) -> Tensor:
+    """Return a new Tensor that names a recorded node; run it at once if the chain has become too long."""
+    tensor = wrap(node)
+    if pressure.remembers:
+        pressure.remember(node)
+    if node.depth > config.max_depth:
+        _run_early(node)
     return tensor
 
 

@@ -6,6 +6,7 @@ from npu_tensor.ops.contraction import *
 from npu_tensor.ops.declare import Call, Layout, Op
 from npu_tensor.ops.elementwise import *
 from npu_tensor.ops.movement import *
+from npu_tensor.ops.optimization import *
 from npu_tensor.ops.quantized import *
 from npu_tensor.ops.reduction import *
 from npu_tensor.ops.registry import OPS, op
