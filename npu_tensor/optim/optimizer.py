@@ -238,7 +238,7 @@ class Optimizer:
             losses = {loss for _, parameter, _ in due if (loss := _loss(parameter)) is not None}
             updates = self._updates(rule, due, sys._getframe())
             for target, value in updates:
-                target._assign(value)  # If the value fails, the target keeps its former value.
+                target._assign(value)
         if (watch := current_watch()) is not None:
             watch.conditions.append((self._structure, self._structure()))
         else:
@@ -285,7 +285,8 @@ class Optimizer:
             slots = Slots(self.state.setdefault(parameter, {}), parameter)
             changed, new = rule(parameter, gradient, slots, self._options[key])
             updates.append((parameter, changed))
-            updates += [(slots[name], value) for name, value in new.items()]
+            # Nodes of their own: if the value fails, the state keeps its former one and the parameter does not use it.
+            updates += [(slots[name], ops.reshape(value, *value.shape)) for name, value in new.items()]
         return updates
 
     def _structure(self) -> tuple[Any, ...]:
