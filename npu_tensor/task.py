@@ -107,7 +107,8 @@ class Task(NamedTuple):
     batch and B's own rows and columns; the inputs of the program, whose slot 0 is the sum of products and slot i its
     own input i. An operand is a single input, or is computed from several inputs by its prologue; `split` separates
     them. An operand without a prologue may have several dimensions in place of batch, rows or columns, because windows
-    of an image are not a matrix with strides. See `ops.layouts.factored`.
+    of an image are not a matrix with strides. See `ops.layouts.factored`. The inputs of a conv task are the image and
+    the weight, in their own shapes, and then those of the program, whose slot 0 is the convolution.
 
     Attributes:
         kind: Structure of its kernel.
@@ -118,13 +119,13 @@ class Task(NamedTuple):
         shape: Iteration domain.
         rows: Number of trailing dimensions of `shape` that form a row, for row tasks.
         program: Program per element.
-        call: The op of a matmul or data task.
+        call: The op of a matmul, conv or data task.
         prologues: Prologues of the operands A and B of a matrix product.
         calls: Calls of all ops, in order; for a copy, the view that it materializes. They determine the names of
             kernels and add no information to the other fields.
     """
 
-    kind: Literal["map", "row", "matmul", "data"]
+    kind: Literal["map", "row", "matmul", "conv", "data"]
     items: tuple[int, ...]
     ops: tuple[str, ...]
     inputs: tuple[Input, ...]
@@ -137,23 +138,24 @@ class Task(NamedTuple):
     calls: tuple[Call, ...] = ()
 
     def split(self, values: Sequence[T]) -> tuple[Sequence[T], Sequence[T], Sequence[T]]:
-        """Split one value per input of a matmul task into those of A, of B and of the program."""
+        """Split one value per input of a matmul or conv task into those of A, of B and of the program."""
         a, b = (1 if prologue is None else prologue.inputs for prologue in self.prologues)
         return values[:a], values[a : a + b], values[a + b :]
 
     @property
     def depth(self) -> int:
-        """Number of products in each sum of a matmul task; 0 for other kinds."""
-        if self.kind != "matmul":
+        """Number of products in each sum of a matmul or conv task; 0 for other kinds."""
+        if self.kind not in ("matmul", "conv"):
             return 0
         assert self.call is not None
-        left = self.call.operands[0]
+        left, right = self.call.operands
         assert isinstance(left, Spec)
-        return left.shape[-1]
+        assert isinstance(right, Spec)
+        return left.shape[-1] if self.kind == "matmul" else math.prod(right.shape[1:])
 
     @property
     def macs(self) -> int:
-        """Number of multiply-adds of a matmul task; 0 for other kinds."""
+        """Number of multiply-adds of a matmul or conv task; 0 for other kinds."""
         return math.prod(self.shape) * self.depth
 
     @property

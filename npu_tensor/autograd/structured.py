@@ -6,17 +6,18 @@ A rule takes a `Recording` of an op and the number of an operand, and records th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
 from npu_tensor import ops
+from npu_tensor.functions.neural import wide
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.movement import padded_places
 from npu_tensor.spec import Spec, contiguous_strides
-from npu_tensor.tensor import Tensor, from_array
+from npu_tensor.tensor import Tensor, from_array, record
 
 __all__ = ["RULES", "Recording", "summed_to"]
 
@@ -86,6 +87,64 @@ def _rotate(of: Recording, number: int) -> Tensor:
     """Rotate back by the negative angles, with the same common factor."""
     _, positions, *factors = of.operands
     return ops.rotate(of.gradient, -positions, *factors, **of.call.attributes)
+
+
+# --- convolutions, each of which is a gradient of the others
+
+
+def _convolution(of: Recording, number: int) -> Tensor:
+    attributes, operands, dtype = of.call.attributes, of.operands, of.spec(number).dtype
+    gradient = of.gradient.to(dtype)
+    if number == 0:
+        return _transposed(gradient, operands[1], _places_of(operands[0], attributes), attributes)
+    return _weight_gradient(operands[0], gradient, operands[1].shape[2:], attributes)
+
+
+def _transposed_convolution(of: Recording, number: int) -> Tensor:
+    attributes, (image, weight) = of.call.attributes, of.operands
+    gradient = of.gradient.to(of.spec(number).dtype)
+    if number == 0:
+        return _convolved(gradient, weight, _places_of(image, attributes), attributes)
+    return _weight_gradient(gradient, image, weight.shape[2:], attributes)
+
+
+def _gradient_of_weight(of: Recording, number: int) -> Tensor:
+    attributes, weight = of.call.attributes, of.gradient.to(of.spec(number).dtype)
+    places = _places_of(of.operands[number], attributes)
+    return (_transposed, _convolved)[number](of.operands[1 - number], weight, places, attributes)
+
+
+_GEOMETRY: Final = ("stride", "padding", "dilation", "groups", "channels_last")
+_CONVOLUTIONS: Final = ops.conv_1d, ops.conv_2d, ops.conv_3d
+_TRANSPOSED: Final = ops.conv_transpose_1d, ops.conv_transpose_2d, ops.conv_transpose_3d
+
+
+def _places_of(image: Tensor, attributes: Mapping[str, Any]) -> tuple[int, ...]:
+    return image.shape[1:-1] if attributes["channels_last"] else image.shape[2:]
+
+
+def _convolved(image: Tensor, weight: Tensor, counts: Sequence[int], attributes: Mapping[str, Any]) -> Tensor:
+    """Convolve at `counts` positions, which the padding at the end allows for."""
+    geometry = {name: attributes[name] for name in _GEOMETRY}
+    sizes = weight.shape[2:], _places_of(image, attributes), *(geometry[name] for name in _GEOMETRY[:3])
+    geometry["padding"] = tuple(
+        (before, (count - 1) * step + gap * (size - 1) + 1 - extent - before)
+        for count, size, extent, step, (before, _), gap in zip(counts, *sizes, strict=True)
+    )
+    result: Tensor = _CONVOLUTIONS[len(counts) - 1](image, weight, **geometry)
+    return result
+
+
+def _transposed(image: Tensor, weight: Tensor, extents: tuple[int, ...], attributes: Mapping[str, Any]) -> Tensor:
+    geometry = {name: attributes[name] for name in _GEOMETRY}
+    result: Tensor = _TRANSPOSED[len(extents) - 1](image, weight, extents, **geometry)
+    return result
+
+
+def _weight_gradient(image: Tensor, gradient: Tensor, kernel: Any, attributes: Mapping[str, Any]) -> Tensor:
+    geometry = {name: attributes[name] for name in _GEOMETRY}
+    result: Tensor = ops.conv_weight_gradient(image, gradient, tuple(kernel), **geometry)
+    return result
 
 
 # --- sums, whose gradients are views
@@ -209,9 +268,7 @@ def _gather_along(of: Recording, number: int) -> Tensor:
         # Gathering checks the indices, also if the forward result is never computed.
         chosen = ops.gather_along(places.expand(*spec.shape), index, dim=dim)
         return ops.where_op(places == chosen, of.gradient, 0.0)
-    grid = [_places(np.arange(index.shape[a]).reshape([-1 if a == b else 1 for b in axes])) for a in axes]
-    grid[dim] = index
-    return _added(of.zeros(number), of.gradient, grid, tuple(axes))
+    return ops.scatter_along(of.zeros(number), of.gradient, index, dim, "add")
 
 
 def _take_points(of: Recording, number: int) -> Tensor:
@@ -232,6 +289,50 @@ def _put(of: Recording, number: int) -> Tensor:
     dims = attributes["dims"]
     front = part.permute(*dims, *(axis for axis in range(part.ndim) if axis not in dims))
     return ops.take_points(front, *indices) if indices else front
+
+
+def _scatter_along(of: Recording, number: int) -> Tensor:
+    _, value, index = of.operands
+    dim, reduce = of.call.attributes["dim"], of.call.attributes["reduce"]
+    if reduce not in ("", "add"):
+        raise NotImplementedError(f"reduce={reduce!r}")
+    if number:
+        return ops.gather_along(of.gradient, index, dim)
+    return of.gradient if reduce else ops.scatter_along(of.gradient, _filled(value._node.spec, 0), index, dim)
+
+
+# --- pools and resized images
+
+
+def _resample(of: Recording, number: int) -> Tensor:
+    if of.call.attributes["mode"] != "max":
+        return ops.resample_backward(of.gradient, of.call)
+    gradient = ops.max_pool_backward(wide(of.operands[0]), wide(of.gradient), of.call)
+    return gradient.to(of.spec(number).dtype)
+
+
+def _resample_backward(of: Recording, number: int) -> Tensor:
+    call = of.call.attributes["of"]
+    return record(call.op, (of.gradient,), tuple([call.attributes[each.name] for each in call.op.attributes]))
+
+
+def _max_pool_backward(of: Recording, number: int) -> Tensor:
+    if number == 0:
+        return of.zeros(number)
+    call = of.call.attributes["of"]
+    dim = 1 if call.attributes["channels_last"] else 2
+    positions = ops.max_pool_positions(of.operands[0], call)
+    taken = ops.gather_along(of.gradient.flatten(dim, dim - 3), positions.flatten(dim, dim - 3), dim=dim)
+    return taken.reshape(*of.spec(number).shape)
+
+
+def _samples_at(of: Recording, number: int) -> Tensor:
+    x, grid = of.operands
+    if number == 0:
+        return ops.samples_at_backward_0(grid, of.gradient, of.call)
+    if of.call.attributes["mode"] == "nearest":
+        return of.zeros(number)
+    return ops.samples_at_backward_1(x, grid, of.gradient, of.call)
 
 
 # --- scans and remainders
@@ -384,6 +485,9 @@ RULES: Final[dict[str, Rule]] = {
     "sum": _sum,
     "mean": _mean,
     "contract": _contract,
+    **dict.fromkeys(["conv_1d", "conv_2d", "conv_2d_dw", "conv_3d"], _convolution),
+    **dict.fromkeys(["conv_transpose_1d", "conv_transpose_2d", "conv_transpose_3d"], _transposed_convolution),
+    "conv_weight_gradient": _gradient_of_weight,
     "linear_quantized": lambda of, number: (of.gradient.float() @ of.operands[1].dequantize()).to(
         of.spec(number).dtype
     ),
@@ -396,6 +500,10 @@ RULES: Final[dict[str, Rule]] = {
     "diagonal": _view,
     "windows": _windows,
     "write_strided": _write_strided,
+    **dict.fromkeys(("pool_1d", "pool_2d", "pool_3d", "adaptive_pool", "upscale"), _resample),
+    "resample_backward": _resample_backward,
+    "samples_at": _samples_at,
+    "max_pool_backward": _max_pool_backward,
     "concat": _concat,
     "pad_widths": _pad,
     "tril": lambda of, number: ops.tril(of.gradient, of.call.attributes["diagonal"]),
@@ -406,6 +514,7 @@ RULES: Final[dict[str, Rule]] = {
     "take": _take,
     "take_points": _take_points,
     "put": _put,
+    "scatter_along": _scatter_along,
     "clamp": _clamp,
     "remainder": _remainder(lambda x: x.floor()),
     "fmod": _remainder(lambda x: x.trunc()),

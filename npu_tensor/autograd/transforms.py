@@ -17,7 +17,6 @@ from typing import Any
 from npu_tensor import ops
 from npu_tensor._util.user_warnings import user_line
 from npu_tensor.autograd.backward_ops import backward_op
-from npu_tensor.autograd.convolutions import gradient_of_image
 from npu_tensor.autograd.gradient_templates import recorded_again
 from npu_tensor.autograd.structured import RULES, Recording, summed_to
 from npu_tensor.config import config
@@ -187,9 +186,7 @@ def _gradients_of(
         gradient = gradients.pop(node)
         for number, operand in enumerate(inputs):
             if operand in through and operand.spec.dtype.is_floating_point:
-                of = _recording(node, inputs, gradient)
-                image = gradient_of_image(of, number, through, targets)
-                add(*(image or (operand, _of_operand(node, of, number))))
+                add(operand, _of_operand(node, _recording(node, inputs, gradient), number))
     results, used = list[Tensor](), {gradient._node for gradient in given}
     for target in targets:
         result = gradients[target] if target in gradients else ops.fill(0, target.spec.shape, target.spec.dtype)

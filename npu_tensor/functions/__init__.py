@@ -4,6 +4,7 @@ from npu_tensor.functions import (  # noqa: F401
     arithmetic,
     convolution,
     creation,
+    dot_product_attention,
     ggml,
     ggml_images,
     ggml_sequences,

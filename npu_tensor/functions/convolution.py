@@ -1,7 +1,6 @@
 """Convolution of tensors (batch, channels, *places); the batch may be omitted.
 
-The places are the last one, two or three dimensions. The elements that one element of a kernel is multiplied with are
-a strided slice of the input, and a convolution is a matrix product with these slices.
+The places are the last one, two or three dimensions. A convolution is one op, before its bias is added.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.creation import zeros
 from npu_tensor.functions.neural import wide
 from npu_tensor.functions.register import composite
-from npu_tensor.functions.shape import pad, stack
+from npu_tensor.functions.shape import pad
 from npu_tensor.ops.rules import integer_extents
 from npu_tensor.tensor import Tensor
 
@@ -74,11 +73,6 @@ def require_places(input: Tensor, places: int) -> None:
     """Raise ShapeError unless input has `places` dimensions after the channels."""
     if input.ndim not in (places + 1, places + 2):
         raise ShapeError(f"needs (channels, *places) or (batch, channels, *places) with {places} places")
-
-
-# Largest kernel of a depthwise convolution that is computed as a sum of slices, one per element. A matrix product would
-# leave most of its tiles empty.
-MOST_TERMS: Final = 49
 
 
 class Framed(NamedTuple):
@@ -141,6 +135,9 @@ def _count(ceil_mode: bool, extent: int, span: int, stride: int, padding: tuple[
 
 # --- convolution
 
+_CONVOLUTIONS: Final = ops.conv_1d, ops.conv_2d, ops.conv_3d
+_TRANSPOSED: Final = ops.conv_transpose_1d, ops.conv_transpose_2d, ops.conv_transpose_3d
+
 
 def _convolved(
     input: Tensor,
@@ -154,40 +151,30 @@ def _convolved(
 ) -> Tensor:
     if input.ndim not in (places + 1, places + 2) or weight.ndim != places + 2:
         raise ShapeError(f"needs (batch, channels, *places) and (outputs, channels / groups, *places), {places} places")
-    *lead, channels = input.shape[:-places]
-    outputs, per_group, *kernel = weight.shape
-    if groups < 1 or outputs % groups:
-        raise ShapeError(f"groups must divide the {outputs} outputs of the weight, not be {groups}")
-    if channels != per_group * groups:
-        raise ShapeError(f"input has {channels} channels, but weight needs {per_group * groups}, with groups={groups}")
-    if bias is not None and bias.shape != (outputs,):
-        raise ShapeError(f"bias must have the shape [{outputs}], one element per output, not {list(bias.shape)}")
     steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
-    batch, elements = math.prod(lead), math.prod(kernel)
-    grouped = input.reshape(batch, groups, per_group, *input.shape[-places:])
-    framed = in_frame(grouped, kernel, steps, _around(padding, kernel, steps, dilations), dilations)
-    columns = windows_of(framed, kernel, steps, dilations)
-    if per_group == 1 and groups == outputs and elements <= MOST_TERMS:
-        products = _by_channel(columns, weight)
-    else:
-        products = ops.contract(
-            weight.reshape(groups, outputs // groups, per_group * elements),
-            columns.reshape(batch, groups, per_group * elements, math.prod(framed.counts)),
-            "float32" if input.dtype.is_floating_point and input.dtype.itemsize == 2 else None,
-        )
-    result = products.reshape(*lead, outputs, *framed.counts)
+    around = tuple(_around(padding, weight.shape[2:], steps, dilations))
+    batch = input if input.ndim == places + 2 else input.reshape(1, *input.shape)
+    is_depthwise = places == 2 and groups == batch.shape[1] == weight.shape[0]
+    convolve = ops.conv_2d_dw if is_depthwise else _CONVOLUTIONS[places - 1]
+    result = convolve(batch, weight, steps, around, dilations, groups, out_dtype=_sum_dtype(input))
+    return _offset(result, bias, input)
+
+
+def _sum_dtype(input: Tensor) -> str | None:
+    """Return the dtype of sums that are rounded after the bias has been added."""
+    return "float32" if input.dtype.is_floating_point and input.dtype.itemsize == 2 else None
+
+
+def _offset(result: Tensor, bias: Tensor | None, input: Tensor) -> Tensor:
+    """Add the bias to sums, and give them the form of the input: its dtype, and a batch if it has one."""
+    outputs = result.shape[1]
     if bias is not None:
-        result = result + wide(bias).reshape(outputs, *(1 for _ in kernel))
+        if bias.shape != (outputs,):
+            raise ShapeError(f"bias must have the shape [{outputs}], one element per output, not {list(bias.shape)}")
+        result = result + wide(bias).reshape(outputs, *(1 for _ in result.shape[2:]))
+    if input.ndim < result.ndim:
+        result = result.reshape(*result.shape[1:])
     return result.to(input.dtype)
-
-
-def _by_channel(columns: Tensor, weight: Tensor) -> Tensor:
-    """Convolve each channel of columns (batch, channels, 1, *kernel, *counts) with its weights."""
-    every = slice(None), slice(None), slice(None)
-    shape = weight.shape[:2] + (1,) * (weight.ndim - 2)
-    places = np.ndindex(*weight.shape[2:])
-    terms = [wide(columns[every + place]) * wide(weight[(..., *place)].reshape(shape)) for place in places]
-    return functools.reduce(ops.add, terms)
 
 
 def _around(
@@ -244,86 +231,22 @@ def _transposed(
     dilation: Sizes,
     places: int,
 ) -> Tensor:
-    """Compute one convolution for each group of output positions that the same inputs reach, and interleave them."""
     if input.ndim not in (places + 1, places + 2) or weight.ndim != places + 2:
         raise ShapeError(f"needs (batch, channels, *places) and (channels, outputs / groups, *places), {places} places")
-    *lead, channels = input.shape[:-places]
-    outputs = weight.shape[1] * groups
-    if groups < 1 or channels != weight.shape[0] or channels % groups:
-        raise ShapeError(f"a weight for {weight.shape[0]} channels in {groups} groups does not fit {channels} channels")
     steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
     cropped, added = each_place("padding", padding, places, 0), each_place("output_padding", output_padding, places, 0)
     if any(extra >= max(both) for extra, *both in zip(added, steps, dilations, strict=True)):
         raise ArgumentError(f"output_padding must be less than stride or dilation, not {output_padding!r}")
-    if min(weight.shape[2:]) < 1:
-        raise ShapeError(f"a kernel of extents {list(weight.shape[2:])}")
-    extents, counts = input.shape[-places:], []
-    widths: list[int] = []
-    for size, extent, gap, step, crop, extra in zip(
-        weight.shape[2:], extents, dilations, steps, cropped, added, strict=True
-    ):
-        end = (extent - 1) * step + gap * (size - 1) + 1 + extra - crop
-        counts.append(max(-(-end // step), 0))
-        widths = [-crop, end - counts[-1] * step, *widths]
-    wide_input, wide_weight = wide(input), wide(weight)
-    gaps = [gap // math.gcd(gap, step) for gap, step in zip(dilations, steps, strict=True)]
-    parts: dict[tuple[int, ...], Tensor] = {}
-    for phases in itertools.product(*map(_phases, weight.shape[2:], steps, dilations)):
-        around: list[int] = []
-        for phase, extent, count, gap in zip(phases, extents, counts, gaps, strict=True):
-            around = [phase.offset + (phase.taps - 1) * gap, count - extent - phase.offset, *around]
-        alike, taps = [phase.alike for phase in phases], [phase.taps for phase in phases]
-        if min(taps) and min(counts):
-            pairs = itertools.chain.from_iterable(zip(taps, alike, strict=True))
-            kernel = wide_weight[(slice(None), slice(None), *(phase.elements for phase in phases))]
-            kernel = kernel.reshape(groups, channels // groups, weight.shape[1], *pairs)
-            kernel = kernel.flip(tuple(range(3, kernel.ndim, 2)))
-            # (groups, channels, outputs, *(taps, alike)) to (groups, outputs, *alike, channels, *taps)
-            kernel = kernel.permute(0, 2, *range(4, kernel.ndim, 2), 1, *range(3, kernel.ndim, 2))
-            kernel = kernel.reshape(outputs * math.prod(alike), channels // groups, *taps)
-            part = _convolved(_padded(wide_input, around), kernel, None, 1, 0, gaps, groups, places)
-        else:
-            part = zeros(*lead, outputs * math.prod(alike), *counts, dtype=wide_input.dtype)
-        part = part.reshape(*lead, outputs, *alike, *counts)
-        for place in np.ndindex(*alike) if alike != [*steps] else ():
-            residues = tuple(phase.residue + index for phase, index in zip(phases, place, strict=True))
-            parts[residues] = part[(..., *place, *(slice(None),) * places)]
-    if parts:
-        part = stack([parts[residues] for residues in np.ndindex(*steps)], len(lead) + 1)
-    result = part.reshape(*lead, outputs, *steps, *counts)
-    dims, first = range(len(lead) + 1), len(lead) + 1
-    result = result.permute(*dims, *(dim for place in range(first, first + places) for dim in (place + places, place)))
-    whole = (count * step for count, step in zip(counts, steps, strict=True))
-    result = _padded(result.reshape(*lead, outputs, *whole), widths)
-    if bias is not None:
-        result = result + wide(bias).reshape(outputs, *(1 for _ in extents))
-    return result.to(input.dtype)
-
-
-class _Phase(NamedTuple):
-    """Output positions `residue` to `residue + alike` modulo the stride, which the same inputs reach.
-
-    Each position meets `taps` kernel elements. The last of its inputs is `offset` steps back.
-    """
-
-    residue: int
-    alike: int
-    taps: int
-    offset: int
-    elements: slice
-
-
-def _phases(size: int, step: int, gap: int) -> list[_Phase]:
-    """Return the phases of a dimension. Zeros in place of kernel elements would turn infinities into NaN."""
-    if step == 1 or (gap == 1 and size % step == 0):
-        return [_Phase(0, step, size // step, 0, slice(None))]
-    phases = []
-    for residue in range(step):
-        elements = [element for element in range(size) if element * gap % step == residue]
-        first = elements[0] if elements else size
-        part = slice(first, size, step // math.gcd(step, gap))
-        phases.append(_Phase(residue, 1, len(elements), first * gap // step, part))
-    return phases
+    batch = input if input.ndim == places + 2 else input.reshape(1, *input.shape)
+    sizes = zip(batch.shape[2:], weight.shape[2:], steps, dilations, cropped, added, strict=True)
+    extents = tuple(
+        (count - 1) * step + gap * (size - 1) + 1 + extra - 2 * crop for count, size, step, gap, crop, extra in sizes
+    )
+    around = tuple((crop, crop) for crop in cropped)
+    result = _TRANSPOSED[places - 1](
+        batch, weight, extents, steps, around, dilations, groups, out_dtype=_sum_dtype(input)
+    )
+    return _offset(result, bias, input)
 
 
 @for_places("conv_transpose", "CONV_TRANSPOSE_1D", "CONV_TRANSPOSE_2D")

@@ -233,7 +233,8 @@ def _fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
     pairs = zip(reversed(own), reversed(shape), strict=False)
     if any(extent != 1 for extent in value.shape[:surplus]) or any(a not in (1, b) for a, b in pairs):
         raise ShapeError(f"a value of shape {list(value.shape)} does not fit {list(shape)}")
-    return (value.reshape(own) if surplus else value).expand(shape)
+    value = value.reshape(own) if surplus else value
+    return value if value.shape == shape else value.expand(shape)
 
 
 def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, reduce: str = "") -> Tensor:
@@ -263,7 +264,11 @@ def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, reduce: st
     others = [len(range(*bound)) for axis, bound in enumerate(resolved.bounds) if axis not in dims]
     taken_dims = range(start, start + len(extents))
     order = [*taken_dims, *(axis for axis in range(len(shape)) if axis not in taken_dims)]
-    source = _fitted(source, shape).permute(*order).reshape(*extents, *others)
+    source = _fitted(source, shape)
+    if order != [*range(len(shape))]:
+        source = source.permute(*order)
+    if source.shape != (*extents, *others):
+        source = source.reshape(*extents, *others)
     return ops.put_op(input, source, *indices, bounds=resolved.bounds, dims=dims, wrap=wrap, reduce=reduce)
 
 
@@ -416,23 +421,6 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
     return result if input.ndim else result.reshape(())
 
 
-def _positions_along(input: Tensor, dim: int, index: Tensor) -> tuple[Any, ...]:
-    """Return the index that names [index[i][j]][j] for dim = 0, and accordingly for other dims."""
-    place = dimension(dim, input.ndim)
-    index_dtype(index.dtype)
-    if index.ndim != input.ndim:
-        raise ShapeError("index must have as many dimensions as input")
-    pairs = enumerate(zip(index.shape, input.shape, strict=True))
-    if index.numel() and any(named > extent for axis, (named, extent) in pairs if axis != place):
-        raise ShapeError(f"index {list(index.shape)} is larger than input in another dimension than {place}")
-    return tuple(
-        index
-        if axis == place
-        else from_array(np.arange(extent).reshape(*[1] * axis, -1, *[1] * (index.ndim - 1 - axis)))
-        for axis, extent in enumerate(index.shape)
-    )
-
-
 def with_dimension(tensor: Tensor) -> Tensor:
     """Reshape a zero-dimensional tensor to a vector, because positions along a dimension need one."""
     return tensor if tensor.ndim else tensor.reshape(1)
@@ -474,13 +462,17 @@ def scatter(
 def put_along(input: Tensor, dim: int, index: Tensor, source: Tensor | float, reduce: str) -> Tensor:
     """Store or reduce elements like `scatter`. `reduce` is the name of a function of NumPy."""
     shape, input, index = input.shape, with_dimension(input), with_dimension(index)
-    positions = _positions_along(input, dim, index)
     if isinstance(source, Tensor) and source.ndim:
         require_same_dtype(input, source)
         if source.ndim != index.ndim or any(a < b for a, b in zip(source.shape, index.shape, strict=True)):
             raise ShapeError(f"src of shape {list(source.shape)} is smaller than index of shape {list(index.shape)}")
-        source = get(source, tuple(slice(extent) for extent in index.shape))
-    result = put(input, positions, source, wrap=False, reduce=reduce)
+        if source.shape != index.shape:
+            source = get(source, tuple(slice(extent) for extent in index.shape))
+    else:
+        source = converted(source, input.dtype).expand(index.shape)
+    dim = dimension(dim, input.ndim)
+    index_dtype(index.dtype)
+    result = ops.scatter_along(input, source, index, dim, reduce) if index.numel() else input.clone()
     return result if shape else result.reshape(shape)
 
 

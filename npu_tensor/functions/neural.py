@@ -1,4 +1,4 @@
-"""Building blocks of neural networks: norms, activations with modes, losses, embedding, attention.
+"""Building blocks of neural networks: norms, activations with modes, losses, embedding.
 
 Composites of 16-bit floats convert once, compute in float32 and round once, as the ops do.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.dtypes import DType, float32, float64
+from npu_tensor.dtypes import DType, float32
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.creation import arange, rand
 from npu_tensor.functions.register import composite
@@ -466,7 +466,7 @@ def cross_entropy(
     return reduced(total, reduction).to(dtype)
 
 
-# --- embedding and attention
+# --- embedding
 
 
 @composite(method=False, ggml="GET_ROWS")
@@ -519,76 +519,6 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     classes = arange(num_classes)
     checked = ops.take_op(classes, input, 0, "index", "one_hot")  # the index itself, if it is in range
     return (checked.unsqueeze(-1) == classes).long()
-
-
-def _masked(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
-    if is_causal:
-        queries, keys = scores.shape[-2:]
-        attn_mask = arange(keys) <= arange(queries).unsqueeze(1)
-    if attn_mask is None:
-        return scores
-    if attn_mask.is_floating_point():
-        return scores + wide(attn_mask)
-    return ops.where_op(attn_mask, scores, -math.inf)
-
-
-@composite(method=False, ggml="FLASH_ATTN_EXT")
-def scaled_dot_product_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    """Return softmax(query @ key.T * scale + mask) @ value.
-
-    A query that may not attend to any key gives 0. Key and value may be float16 or bfloat16 if query is float32.
-
-    Args:
-        query: Floats (..., queries, features).
-        key: Floats (..., keys, features).
-        value: Floats (..., keys, value features).
-        attn_mask: Bool, True where a query may attend, or float, added to the scores.
-        dropout_p: Dropout probability of the weights.
-        is_causal: True to let query i attend to keys 0 to i only.
-        scale: Factor of the scores; None for 1 / sqrt(features).
-        enable_gqa: True to let each head of key and value serve a group of query heads, without a copy.
-
-    Returns:
-        Tensor of shape (..., queries, value features) in the dtype of `query`.
-
-    Raises:
-        ArgumentError: Both `attn_mask` and `is_causal` are given.
-        ShapeError: The shapes do not fit, or key heads do not divide query heads.
-
-    >>> nt.scaled_dot_product_attention(nt.ones(2, 4), nt.ones(3, 4), nt.ones(3, 2))
-    """
-    if is_causal and attn_mask is not None:
-        raise ArgumentError("give attn_mask or is_causal, not both")
-    if min(query.ndim, key.ndim, value.ndim) < 2:
-        raise ShapeError("needs (..., tokens, features)")
-    dtype, apart, together = require_float(query), query.shape[-3:-1], (0, 0)
-    if enable_gqa:
-        if query.ndim < 3 or not key.shape[-3] or query.shape[-3] % key.shape[-3]:
-            raise ShapeError(f"{key.shape[-3:-2]} key heads do not divide {query.shape[-3:-2]} query heads")
-        together = key.shape[-3], math.prod(apart) // key.shape[-3]
-
-    def grouped(x: Tensor, rows: tuple[int, ...]) -> Tensor:
-        """Make the tokens of a group of heads rows of one product with the head that serves them."""
-        return x.reshape(*x.shape[:-3], *rows, x.shape[-1]) if enable_gqa else x
-
-    factor = 1 / math.sqrt(query.shape[-1] or 1) if scale is None else scale
-    wider = "float64" if dtype is float64 else "float32"
-    products = ops.contract(grouped(query, together), key.transpose(-1, -2), wider)
-    scores = _masked(grouped(products, apart) * factor, attn_mask, is_causal)
-    weights = scores.softmax(-1)
-    if attn_mask is not None:
-        weights = ops.where_op(scores.amax(-1, True) == -math.inf, 0.0, weights)
-    weights = dropped(weights.to(dtype), dropout_p, True, weights.shape)
-    return grouped(ops.contract(grouped(weights, together), value, dtype.name), apart)
 
 
 @composite(method=False)

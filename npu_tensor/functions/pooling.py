@@ -1,8 +1,4 @@
-"""Pools of tensors (batch, channels, *places) with 1, 2 or 3 place dimensions; the batch may be omitted.
-
-A pool is computed along one dimension after the other: for few elements as the maximum or the sum of strided slices,
-for many as a reduction of windows, which are a view.
-"""
+"""Pools of tensors (batch, channels, *places) with 1, 2 or 3 place dimensions; the batch may be omitted."""
 
 from __future__ import annotations
 
@@ -11,31 +7,16 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import numpy as np
-
 from npu_tensor import ops
 from npu_tensor.dtypes import bool_
-from npu_tensor.errors import ArgumentError, DTypeError
-from npu_tensor.functions.convolution import (
-    Framed,
-    Sizes,
-    bounds_of,
-    each_place,
-    for_places,
-    in_frame,
-    require_places,
-    windows_of,
-)
+from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
+from npu_tensor.functions.convolution import Sizes, each_place, for_places, require_places
 from npu_tensor.functions.creation import zeros
 from npu_tensor.functions.neural import require_float, wide
-from npu_tensor.functions.shape import joined
-from npu_tensor.tensor import Tensor, from_array
+from npu_tensor.ops.rules import integer_extents
+from npu_tensor.tensor import Tensor
 
 __all__ = ["adapted"]
-
-# Largest window that is pooled as slices: if at least each second element is read (by whole vectors), and if they lie
-# further apart. Longer windows are faster as rows.
-MOST_SLICES: Final = (24, 8)
 
 
 def _kernel_and_steps(kernel_size: Sizes, stride: Sizes | None, places: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -44,33 +25,40 @@ def _kernel_and_steps(kernel_size: Sizes, stride: Sizes | None, places: int) -> 
     return kernel, kernel if stride is None else each_place("stride", stride, places)
 
 
-def _pooled(
-    framed: Framed,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    dilation: Sequence[int],
-    join: Callable[[Tensor, Tensor], Tensor],
-    reduce: Callable[[Tensor, int], Tensor],
-) -> Tensor:
-    """Combine the elements of each window by `join` of two tensors or by `reduce` of a dimension."""
-    result = framed.tensor
-    lead = result.ndim - len(kernel)
-    dims = range(lead, result.ndim)
-    for dim, size, step, gap, count in zip(dims, kernel, stride, dilation, framed.counts, strict=True):
-        if size > MOST_SLICES[step > 2]:
-            result = reduce(ops.windows(result, dim, count, size, step, gap), -1)
-            continue
-        whole = [(0, extent, 1) for extent in result.shape]
-        bounds = [(*whole[:dim], bounds_of(n * gap, count, step), *whole[dim + 1 :]) for n in range(size)]
-        result = functools.reduce(join, [ops.slice_(result, each) for each in bounds])
-    return result
+def _count(ceil_mode: bool, extent: int, span: int, stride: int, padding: tuple[int, int]) -> int:
+    """Return the number of positions of a window. ceil_mode includes one that begins inside and ends beyond."""
+    rest = extent + sum(padding) - span
+    if not ceil_mode:
+        return rest // stride + 1
+    count = -(-rest // stride) + 1
+    return count - ((count - 1) * stride >= extent + padding[0])
 
 
-def _half_padding(padding: Sizes, kernel: Sequence[int]) -> list[tuple[int, int]]:
-    widths = each_place("padding", padding, len(kernel), 0)
+def _windows(
+    extents: Sequence[int], kernel_size: Sizes, stride: Sizes | None, padding: Sizes, dilation: Sizes, ceil_mode: bool
+) -> tuple[tuple[Any, ...], ...]:
+    """Return kernel, stride, padding, dilation and counts as the pool ops take them."""
+    kernel, steps = _kernel_and_steps(kernel_size, stride, len(extents))
+    widths, gaps = each_place("padding", padding, len(kernel), 0), each_place("dilation", dilation, len(kernel))
     if any(2 * width > size for width, size in zip(widths, kernel, strict=True)):
         raise ArgumentError(f"padding must be at most half of the kernel's extents {list(kernel)}, not {padding!r}")
-    return [(width, width) for width in widths]
+    spans = [gap * (size - 1) + 1 for size, gap in zip(kernel, gaps, strict=True)]
+    around = tuple([(width, width) for width in widths])
+    counts = tuple(map(functools.partial(_count, ceil_mode), extents, spans, steps, around))
+    if min(counts) < 1:
+        raise ShapeError(f"a kernel of extents {spans} does not fit {list(extents)} with padding {list(around)}")
+    return kernel, steps, around, gaps, counts
+
+
+_POOLS: Final = (ops.pool_1d, ops.pool_2d, ops.pool_3d)
+"""Ops by number of place dimensions, less one."""
+
+
+def _batched(op: Callable[..., Tensor], input: Tensor, places: int, *attributes: Any) -> Tensor:
+    """Record an op of (batch, channels, *places), also for a tensor without a batch."""
+    if input.ndim == places + 2:
+        return op(input, *attributes)
+    return op(input.unsqueeze(0), *attributes).squeeze(0)
 
 
 @for_places("max_pool", "POOL_1D", "POOL_2D")
@@ -97,25 +85,20 @@ def _max_pool(places: int) -> Callable[..., Any]:
 
         >>> nt.{name}({x}, 2, stride=1)
         """
-        require_places(input, places)
         if input.dtype is bool_:
             raise DTypeError("not defined for bool; convert with .to(...)")
-        kernel, steps = _kernel_and_steps(kernel_size, stride, places)
-        lowest = -math.inf if input.dtype.is_floating_point else np.iinfo(input.dtype.numpy).min
-        around, dilations = _half_padding(padding, kernel), each_place("dilation", dilation, places)
-        framed = in_frame(input, kernel, steps, around, dilations, lowest, ceil_mode)
-        largest = _pooled(framed, kernel, steps, dilations, ops.maximum, Tensor.amax)
+        require_places(input, places)
+        pool = _POOLS[places - 1]
+        windows = _windows(input.shape[-places:], kernel_size, stride, padding, dilation, ceil_mode)
+        result = _batched(pool, input, places, "max", *windows)
         if not return_indices:
-            return largest
-        columns = windows_of(framed, kernel, steps, dilations)
-        lead = columns.ndim - 2 * places
-        chosen = columns.reshape(*columns.shape[:lead], math.prod(kernel), *framed.counts).argmax(lead)
-        index, rest = chosen * 0, chosen
-        for dim in reversed(range(places)):  # the last dimension varies fastest in a kernel
-            start = np.arange(framed.counts[dim]) * steps[dim] - around[dim][0]
-            place = rest % kernel[dim] * dilations[dim] + from_array(start.reshape(-1, *(1,) * (places - dim - 1)))
-            index, rest = index + place * math.prod(input.shape[input.ndim - places + dim + 1 :]), rest // kernel[dim]
-        return largest, index
+            return result
+
+        def positions(batch: Tensor) -> Any:
+            call = pool.op.call((batch._node.spec,), ("max", *windows, True, None, False))
+            return ops.max_pool_positions(batch, call)
+
+        return result, _batched(positions, wide(input), places)
 
     return max_pool
 
@@ -160,39 +143,6 @@ def _max_unpool(places: int) -> Callable[..., Tensor]:
     return max_unpool
 
 
-def _averaged(
-    input: Tensor,
-    kernel_size: Sizes,
-    stride: Sizes | None,
-    padding: Sizes,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    places: int,
-    divisor: int | None = None,
-) -> Tensor:
-    require_places(input, places)
-    dtype = require_float(input)
-    if divisor == 0:
-        raise ArgumentError("divisor_override must not be 0")
-    kernel, steps = _kernel_and_steps(kernel_size, stride, places)
-    around = _half_padding(padding, kernel)
-    framed = in_frame(wide(input), kernel, steps, around, (1,) * places, 0, ceil_mode)
-    total = _pooled(framed, kernel, steps, (1,) * places, ops.add, Tensor.sum)
-    if divisor is not None:
-        return (total / divisor).to(dtype)
-    sizes = np.ones((), np.float32)
-    for extent, size, step, count, (before, after) in zip(
-        input.shape[-places:], kernel, steps, framed.counts, around, strict=True
-    ):
-        start = np.arange(count) * step - before
-        end = np.minimum(start + size, extent + after)
-        if not count_include_pad:
-            start, end = np.maximum(start, 0), np.minimum(end, extent)
-        sizes = np.multiply.outer(sizes, (end - start).astype(np.float32))
-    alike = sizes.min() == sizes.max()
-    return (total / (float(sizes.flat[0]) if alike else from_array(sizes))).to(dtype)
-
-
 @for_places("avg_pool", "POOL_1D", "POOL_2D")
 def _avg_pool(places: int) -> Callable[..., Tensor]:
     def avg_pool(
@@ -217,7 +167,12 @@ def _avg_pool(places: int) -> Callable[..., Tensor]:
 
         >>> nt.{name}({x}, 2, stride=1)
         """
-        return _averaged(input, kernel_size, stride, padding, ceil_mode, count_include_pad, places, divisor_override)
+        require_float(input)
+        if divisor_override == 0:
+            raise ArgumentError("divisor_override must not be 0")
+        require_places(input, places)
+        windows = _windows(input.shape[-places:], kernel_size, stride, padding, 1, ceil_mode)
+        return _batched(_POOLS[places - 1], input, places, "avg", *windows, count_include_pad, divisor_override)
 
     return avg_pool
 
@@ -233,40 +188,38 @@ def _lp_pool(places: int) -> Callable[..., Tensor]:
         """
         if not norm_type:
             raise ArgumentError("norm_type must not be 0")
-        kernel = each_place("kernel_size", kernel_size, places)
-        means = _averaged(wide(input) ** norm_type, kernel, stride, 0, ceil_mode, True, places)
+        require_places(input, places)
+        require_float(input)
+        kernel, *windows = _windows(input.shape[-places:], kernel_size, stride, 0, 1, ceil_mode)
+        elements: int = math.prod(kernel)
+        means = _batched(_POOLS[places - 1], wide(input) ** norm_type, places, "avg", kernel, *windows)
         # The same as in PyTorch, also if a window ends beyond the input and averages fewer elements.
-        return ((means.sign() * means.abs().relu() * math.prod(kernel)) ** (1.0 / norm_type)).to(input.dtype)
+        return ((means.sign() * means.abs().relu() * elements) ** (1.0 / norm_type)).to(input.dtype)
 
     return lp_pool
 
 
-def adapted(
-    input: Tensor,
-    output_size: Sizes | Sequence[int | None] | None,
-    places: int,
-    reduce: Callable[[Tensor, int, bool], Tensor] = Tensor.mean,
-) -> Tensor:
+def adapted(input: Tensor, output_size: Sizes | Sequence[int | None] | None, places: int, mode: str = "avg") -> Tensor:
     """Reduce each place dimension to the given number of parts. The result is never the input itself."""
     require_places(input, places)
-    dtype, result = require_float(input), wide(input)
+    require_float(input)
     several = isinstance(output_size, (tuple, list))
     sizes: Sequence[Any] = output_size if several else (output_size,) * places  # type: ignore[assignment]
     if len(sizes) != places or any(parts is not None and parts < 0 for parts in sizes):
         raise ArgumentError(f"output_size must be one integer or {places}, none negative, or None, not {output_size!r}")
-    for dim, parts in enumerate(sizes, -places):
-        extent = result.shape[dim]
-        if parts is None or parts == extent:
-            continue
-        if not parts:
-            result = result.narrow(dim, 0, 0)
-            continue
-        (parts,) = each_place("output_size", parts, 1)
-        bounds = [(i * extent // parts, -(-(i + 1) * extent // parts)) for i in range(parts)]
-        parts_of = [reduce(result.narrow(dim, start, end - start), dim, True) for start, end in bounds]
-        result = joined(parts_of, result.ndim + dim)
-    result = result.to(dtype)
-    return result.clone() if result is input else result
+    extents = input.shape[-places:]
+    counts = integer_extents(extent if parts is None else parts for extent, parts in zip(extents, sizes, strict=True))
+    if not math.prod(counts):
+        return zeros(*input.shape[:-places], *counts, dtype=input.dtype)
+    if not math.prod(extents):
+        raise ShapeError(f"{list(extents)} has no elements for {list(counts)} parts")
+    if all(count == 1 for count in counts):
+        dims = [*range(input.ndim - places, input.ndim)]
+        return input.mean(dims, keepdim=True) if mode == "avg" else input.amax(dims, keepdim=True)
+    if all(extent % count == 0 for extent, count in zip(extents, counts, strict=True)):
+        kernel = tuple(extent // count for extent, count in zip(extents, counts, strict=True))
+        return _batched(_POOLS[places - 1], input, places, mode, *_windows(extents, kernel, None, 0, 1, False))
+    return _batched(ops.adaptive_pool, input, places, mode, counts)
 
 
 @for_places("adaptive_avg_pool")
@@ -288,6 +241,6 @@ def _adaptive_max_pool(places: int) -> Callable[..., Tensor]:
 
         >>> nt.{name}({x}, 2)
         """
-        return adapted(input, output_size, places, Tensor.amax)
+        return adapted(input, output_size, places, "max")
 
     return adaptive_max_pool

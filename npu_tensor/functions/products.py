@@ -162,9 +162,8 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     The order of the pairs is 0 and 1, 0 and 2, ..., 1 and 2, and so on.
     """
     _require_dimensions(2, input=input)
-    first, second = np.triu_indices(input.shape[0], 1)
-    rows, others = (ops.take_op(input, from_array(index), 0) for index in (first, second))
-    return (rows - others).norm(p if input.shape[1] else 1, -1)
+    above_diagonal = np.flatnonzero(np.tri(input.shape[0], dtype=bool) == 0)
+    return ops.take_op(cdist(input, input, p).reshape(-1), from_array(above_diagonal), 0)
 
 
 @composite(method=False)

@@ -133,22 +133,7 @@ def norm(input: Tensor, p: float | str = 2.0, dim: Dims = None, keepdim: bool = 
         p = 2.0
     if isinstance(p, str):
         raise ArgumentError(f"p must be a number or 'fro', not {p!r}")
-    original, input = input.dtype, input.float() if input.dtype.itemsize == 2 else input
-    dims = () if dim is None else dim
-    if p == math.inf:
-        result = input.abs().amax(dims, keepdim)
-    elif p == -math.inf:
-        result = input.abs().amin(dims, keepdim)
-    elif p == 0:
-        result = (input != 0).to(input.dtype).sum(dim, keepdim)
-    elif p == 1:
-        result = input.abs().sum(dim, keepdim)
-    elif p == 2:
-        squares = input.square().sum(dim, keepdim)
-        result = ops.where_op(squares == 0, squares, squares.sqrt())  # The gradient at zeros is 0, as in PyTorch.
-    else:
-        result = (input.abs() ** p).sum(dim, keepdim) ** (1 / p)
-    return result.to(original)
+    return ops.norm_op(input, dim, keepdim, p=p)
 
 
 @composite()

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from npu_tensor import ops
 from npu_tensor.errors import ArgumentError, ShapeError
@@ -17,107 +14,19 @@ from npu_tensor.functions.neural import require_float, wide
 from npu_tensor.functions.pooling import adapted
 from npu_tensor.functions.register import composite
 from npu_tensor.functions.shape import meshgrid, stack
-from npu_tensor.tensor import Tensor, from_array
+from npu_tensor.tensor import Tensor
 
-Array = np.ndarray[Any, Any]
-
-
-def _nearest(input: Tensor, dim: int, count: int, scale: float, align_corners: bool) -> Tensor:
-    if input.ndim == 4 and count == 2 * input.shape[dim]:  # PyTorch does so with two places, whatever the factor
-        return ops.take_op(input, from_array(np.arange(count) // 2), dim)
-    index = np.minimum(np.floor(np.arange(count, dtype=np.float32) * np.float32(scale)), input.shape[dim] - 1)
-    return ops.take_op(input, from_array(index.astype(np.int64)), dim)
-
-
-def _nearest_exact(input: Tensor, dim: int, count: int, scale: float, align_corners: bool) -> Tensor:
-    index = np.floor((np.arange(count, dtype=np.float32) + np.float32(0.5)) * np.float32(scale))
-    return ops.take_op(input, from_array(np.minimum(index, input.shape[dim] - 1).astype(np.int64)), dim)
-
-
-def _centres(extent: int, count: int, scale: float, align_corners: bool) -> Array:
-    """Return the positions of the result's elements in the input."""
-    if align_corners:
-        return np.arange(count) * ((extent - 1) / max(count - 1, 1))
-    return (np.arange(count) + 0.5) * scale - 0.5
-
-
-def _linear(input: Tensor, dim: int, count: int, scale: float, align_corners: bool) -> Tensor:
-    extent = input.shape[dim]
-    place = np.maximum(_centres(extent, count, scale, align_corners), 0)
-    lower = np.minimum(place.astype(np.int64), extent - 1)
-    weight = from_array((place - lower).astype(input.dtype.numpy).reshape(count, *(1 for _ in range(-1 - dim))))
-    low = ops.take_op(input, from_array(lower), dim)
-    high = ops.take_op(input, from_array(np.minimum(lower + 1, extent - 1)), dim)
-    return low * (1 - weight) + high * weight
-
-
-def _weighted(input: Tensor, dim: int, weights: Array, first: Array, end: Array) -> Tensor:
-    """Sum the elements first to end along dim with weights (result, input).
-
-    Only these elements are read, as zero times infinity is NaN.
-    """
-    place = first + np.arange(int((end - first).max()))
-    inside = place < end
-    place = np.minimum(place, end - 1)
-    used = np.where(inside, np.take_along_axis(weights, place, 1), 0)
-    after = (1,) * (-1 - dim)
-    taken = ops.take_op(input, from_array(place.reshape(-1)), dim)
-    taken = taken.reshape(*input.shape[:dim], *place.shape, *input.shape[input.ndim + dim + 1 :])
-    taken = ops.where_op(from_array(inside.reshape(*place.shape, *after)), taken, 0.0)
-    return (taken * from_array(used.reshape(*place.shape, *after), input.dtype)).sum(dim)
-
-
-def _cubic_weights(distance: Array, a: float) -> Array:
-    """Evaluate the kernel of R. Keys, Cubic Convolution Interpolation for Digital Image Processing, 1981."""
-    x = np.abs(distance)
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
-    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    return np.where(x < 1, near, np.where(x < 2, far, 0))
-
-
-def _cubic(input: Tensor, dim: int, count: int, scale: float, align_corners: bool) -> Tensor:
-    extent = input.shape[dim]
-    place = _centres(extent, count, scale, align_corners)
-    first = np.floor(place).astype(np.int64)
-    terms = []
-    for index in (first + tap for tap in range(-1, 3)):
-        # Only elements within reach are read, because zero times infinity or NaN is NaN.
-        weights = _cubic_weights(place - index, -0.75).reshape(count, *(1 for _ in range(-1 - dim)))
-        taken = ops.take_op(input, from_array(index.clip(0, extent - 1)), dim)
-        terms.append(taken * from_array(weights, input.dtype))
-    return (terms[0] + terms[1]) + (terms[2] + terms[3])
-
-
-def _antialiased(function: Callable[[Array], Array], support: int) -> Callable[..., Tensor]:
-    """Resize like Pillow: average neighbours, weighted by a function as wide as the step between results."""
-
-    def method(input: Tensor, dim: int, count: int, scale: float, align_corners: bool) -> Tensor:
-        extent = input.shape[dim]
-        step = (extent - 1) / max(count - 1, 1) if align_corners else scale
-        width, centre = max(step, 1.0), step * (np.arange(count)[:, None] + 0.5)
-        place = np.arange(extent)
-        first = np.maximum((centre - support * width + 0.5).astype(np.int64), 0)
-        end = np.minimum((centre + support * width + 0.5).astype(np.int64), extent)
-        weights = np.where((place >= first) & (place < end), function((place - centre + 0.5) / width), 0)
-        return _weighted(input, dim, weights / weights.sum(1, keepdims=True), first, end)
-
-    return method
-
-
-_MODES: dict[str, tuple[Callable[..., Tensor], int | None]] = {
-    "nearest": (_nearest, None),
-    "nearest-exact": (_nearest_exact, None),
-    "linear": (_linear, 1),
-    "bilinear": (_linear, 2),
-    "trilinear": (_linear, 3),
-    "bicubic": (_cubic, 2),
+_MODES: Final[Mapping[str, tuple[str, int | None]]] = {
+    "nearest": ("nearest", None),
+    "nearest-exact": ("nearest-exact", None),
+    "linear": ("linear", 1),
+    "bilinear": ("linear", 2),
+    "bicubic": ("cubic", 2),
+    "trilinear": ("linear", 3),
 }
-"""Resizing of one dimension by mode, and the required number of place dimensions."""
+"""Mode of the op and required number of place dimensions, by public mode."""
 
-_ANTIALIASED: dict[str, Callable[..., Tensor]] = {
-    "bilinear": _antialiased(lambda x: np.maximum(1 - np.abs(x), 0), 1),
-    "bicubic": _antialiased(lambda x: _cubic_weights(x, -0.5), 2),
-}
+_ANTIALIASED: Final = ("bilinear", "bicubic")
 
 
 @composite(method=False, ggml="UPSCALE")
@@ -147,46 +56,39 @@ def interpolate(
     places = input.ndim - 2
     if mode == "area" and 1 <= places <= 3:
         return adapted(input, _counts(input.shape[2:], size, scale_factor)[0], places)
-    method, needed = _MODES.get(mode, (None, None))
-    if method is None or places < 1 or needed not in (None, places):
+    own, needed = _MODES.get(mode, (None, None))
+    if own is None or places < 1 or needed not in (None, places):
         names = ", ".join([*_MODES, "area"])
         raise ArgumentError(f"mode must be one of {names} and fit {max(places, 0)} places, not {mode!r}")
     if align_corners and needed is None:
         raise ArgumentError("align_corners is not for nearest, nearest-exact and area")
-    if antialias:
-        if mode not in _ANTIALIASED:
-            raise ArgumentError(f"antialias is for {' and '.join(_ANTIALIASED)}, not {mode}")
-        method = _ANTIALIASED[mode]
+    if antialias and mode not in _ANTIALIASED:
+        raise ArgumentError(f"antialias is for {' and '.join(_ANTIALIASED)}, not {mode}")
     extents = input.shape[2:]
     counts, scales = _counts(extents, size, scale_factor)
     if recompute_scale_factor:
-        scales = [extent / count for extent, count in zip(extents, counts, strict=True)]
-    dtype = require_float(input) if needed else input.dtype
-    result = wide(input) if needed else input
-    for axis, (count, scale) in enumerate(zip(counts, scales, strict=True)):
-        # PyTorch copies an unchanged extent whatever the factor; by "nearest" only with two places.
-        if count != extents[axis] or (places != 2 and not needed):
-            result = method(result, axis - places, count, scale, bool(align_corners))
-    result = result.to(dtype)
-    return result.clone() if result is input else result
+        scales = tuple([extent / count for extent, count in zip(extents, counts, strict=True)])
+    if needed:
+        require_float(input)
+    return ops.upscale(input, own, counts, scales, bool(align_corners), antialias)
 
 
 def _counts(
     extents: Sequence[int], size: Sizes | None, scale_factor: float | Sequence[float] | None
-) -> tuple[tuple[int, ...], list[float]]:
+) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """Return the extents of the result and the distance of its elements in the input."""
     places = len(extents)
     if (size is None) == (scale_factor is None):
         raise ArgumentError("give size or scale_factor, not both")
     if size is not None:
         counts = each_place("size", size, places)
-        scales = [extent / count for extent, count in zip(extents, counts, strict=True)]
+        scales = tuple([extent / count for extent, count in zip(extents, counts, strict=True)])
     else:
         factors: Any = scale_factor if isinstance(scale_factor, (tuple, list)) else (scale_factor,) * places
         if len(factors) != places or not all(0 < factor < math.inf for factor in factors):
             raise ArgumentError(f"scale_factor must be one positive number or {places}, not {scale_factor!r}")
         counts = tuple(math.floor(extent * factor) for extent, factor in zip(extents, factors, strict=True))
-        scales = [1 / factor for factor in factors]
+        scales = tuple([1 / factor for factor in factors])
     if min(*extents, *counts) < 1:
         raise ShapeError(f"{list(extents)} cannot be resized to {list(counts)}")
     return counts, scales
@@ -282,24 +184,6 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False)
     return (homogeneous @ theta.mT).reshape(size[0], *size[2:], places)
 
 
-def _reflected(place: Tensor, low: float, high: float) -> Tensor:
-    """Mirror places outside the limits at them until they are inside."""
-    span = high - low
-    if span <= 0:
-        return place * 0
-    distance = (place - low).abs()
-    turns, rest = (distance / span).floor(), distance.fmod(span)
-    return ops.where_op(turns.fmod(2) == 0, rest, span - rest) + low
-
-
-def _pixels(coordinate: Tensor, extent: int, padding_mode: str, align_corners: bool) -> Tensor:
-    """Convert coordinates from -1 to 1 to positions between elements."""
-    place = (coordinate + 1) / 2 * (extent - 1) if align_corners else ((coordinate + 1) * extent - 1) / 2
-    if padding_mode == "reflection":
-        place = _reflected(place, 0, extent - 1) if align_corners else _reflected(place, -0.5, extent - 0.5)
-    return place if padding_mode == "zeros" else place.clamp(0, extent - 1)
-
-
 @composite(method=False)
 def grid_sample(
     input: Tensor,
@@ -322,34 +206,9 @@ def grid_sample(
 
     >>> nt.grid_sample(nt.arange(4.0).reshape(1, 1, 2, 2), nt.zeros(1, 1, 1, 2), align_corners=True)
     """
-    places = input.ndim - 2
-    if places not in (2, 3) or grid.ndim != input.ndim or grid.shape[-1] != places or grid.shape[0] != input.shape[0]:
-        raise ShapeError(f"a grid {list(grid.shape)} does not fit {list(input.shape)}")
-    if mode not in ("bilinear", "nearest") or padding_mode not in ("zeros", "border", "reflection"):
-        raise ArgumentError(f"mode {mode!r} and padding_mode {padding_mode!r} are not known")
-    dtype, extents = require_float(input), input.shape[2:]
-    samples = grid.shape[1:-1]
-    coordinates = wide(grid).reshape(grid.shape[0], 1, math.prod(samples), places)
-    at = [
-        _pixels(coordinates[..., places - 1 - axis], extent, padding_mode, bool(align_corners))
-        for axis, extent in enumerate(extents)
-    ]
-    flat = wide(input).reshape(*input.shape[:2], math.prod(extents))
-    lower = [place.round() if mode == "nearest" else place.floor() for place in at]
-    total = None
-    for corner in itertools.product((0, 1), repeat=places) if mode == "bilinear" else [(0,) * places]:
-        index, weight, inside = None, None, None
-        for extent, place, low, step in zip(extents, at, lower, corner, strict=True):
-            chosen = low + step
-            valid = (chosen >= 0) & (chosen <= extent - 1)
-            inside = valid if inside is None else inside & valid
-            number = chosen.clamp(0, extent - 1).nan_to_num().long()
-            index = number if index is None else index * extent + number
-            part = place - low if step else 1 - (place - low)
-            weight = part if weight is None else weight * part
-        assert index is not None
-        value = ops.gather_along(flat, index.expand(*flat.shape[:2], index.shape[-1]), -1)
-        value = ops.where_op(inside, value if mode == "nearest" else value * weight, 0.0)
-        total = value if total is None else total + value
-    assert total is not None
-    return total.reshape(*input.shape[:2], *samples).to(dtype)
+    require_float(input)
+    require_float(grid)
+    if input.dtype is not grid.dtype or input.dtype.itemsize == 2:
+        dtype, x, coordinates = input.dtype, wide(input), wide(grid)
+        return ops.samples_at(x, coordinates.to(x.dtype), mode, padding_mode, bool(align_corners)).to(dtype)
+    return ops.samples_at(input, grid, mode, padding_mode, bool(align_corners))

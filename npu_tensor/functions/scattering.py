@@ -53,8 +53,9 @@ def _put_slices(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: 
         raise ShapeError(f"source must have the shape {list(expected)}, not {list(source.shape)}")
     require_same_dtype(input, source)
     index_dtype(index.dtype)
-    places = (*[slice(None)] * place, index.reshape(index.numel()))
-    result = put(input, places, source, wrap=False, reduce=reduce)
+    source = source.movedim(place, 0) if place else source
+    bounds = tuple((0, extent, 1) for extent in input.shape)
+    result = ops.put_op(input, source, with_dimension(index), bounds=bounds, dims=(place,), wrap=False, reduce=reduce)
     return result if shape else result.reshape(shape)
 
 

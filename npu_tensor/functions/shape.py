@@ -286,8 +286,11 @@ def stack(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
         raise ArgumentError("needs at least one tensor")
     if any(part.shape != parts[0].shape for part in parts):
         raise ShapeError(f"shapes differ: {[list(part.shape) for part in parts]}")
-    place = dimension(dim, parts[0].ndim + 1)
-    return joined([unsqueeze(part, place) for part in parts], place)
+    shape = parts[0].shape
+    place = dimension(dim, len(shape) + 1)
+    if place == len(shape):
+        return joined([unsqueeze(part, place) for part in parts], place)
+    return joined(parts, place).reshape(*shape[:place], len(parts), *shape[place:])  # One view in place of many.
 
 
 @composite(method=False)

@@ -9,6 +9,7 @@ Rules:
     - Results are new tensors.
     - Tensors from outside are read again at each call, and those that the function changes in place are changed at each
       call. The function keeps the tensor objects that it found during capture.
+    - Values that depend only on constants and tensors from outside are computed once, and again after a change.
     - Random numbers are drawn at each call.
     - Changing an argument is an error.
     - A computed tensor leaves the function as a result only. One that is stored elsewhere has no value: reading it
@@ -29,6 +30,7 @@ from npu_tensor._util.cache_sizes import CAPTURES
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import ArgumentError, CaptureError
 from npu_tensor.graph.history import active, grad_mode
+from npu_tensor.graph.structure import structure_of
 from npu_tensor.graph.tracing import current_watch, watches
 from npu_tensor.jit.replay import MISS, STALE, Replay, miss, replay_of
 from npu_tensor.jit.trace import Trace, is_training, trace_call
@@ -88,13 +90,13 @@ class _Capture:
     def _set(self, trace: Trace) -> None:
         self.replay: Replay = miss if trace.is_tracked else replay_of(trace)
         # Last: without a trace, other threads take the replay for the final one.
-        self.trace = trace if trace.plan is not None and trace.plan.provisional else None
+        self.trace = trace if any(plan.provisional for plan in trace.plans) else None
 
     def plan_again(self) -> None:
         """Plan a provisional capture again if a build has ended since."""
         trace = self.trace
-        if trace is not None and trace.plan is not None and trace.plan.outdated:
-            self._set(trace.planned_again())
+        if trace is not None and any(plan.outdated for plan in trace.plans):
+            self._set(trace.planned())
 
 
 class Jitted(Generic[P, R]):
@@ -166,9 +168,13 @@ class Jitted(Generic[P, R]):
         tensors: list[Tensor] = []
         flatten((args, kwargs), tensors)
         trace = trace_call(self._function, args, kwargs, tensors, current())
-        if trace.plan is None:
+        stages = [(each.structure, each.plan) for each in (trace.preparation, trace.main) if each.plan is not None]
+        if not stages:
             return Explanation()
-        return explain_plans(trace.structure, [(trace.structure, trace.plan)], trace.devices)
+        main = trace.main.structure
+        graph = structure_of([node for item, node in main.nodes if item in main.keep], only_roots=True)
+        prepared = {node for _, node in trace.preparation.structure.nodes} - {node for _, node in main.nodes}
+        return explain_plans(graph, stages, trace.devices, prepared)
 
     def _call_method(self, instance: Any, *args: Any, **kwargs: Any) -> R:
         """Call the method of an instance. Each instance has its own captures, which live as long as it does."""

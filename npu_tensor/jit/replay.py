@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import get_ident
@@ -13,7 +14,7 @@ from npu_tensor.errors import CaptureError
 from npu_tensor.graph.aliasing import Storage
 from npu_tensor.graph.history import Leaf, leaf_of, leaves
 from npu_tensor.graph.nodes import ONE_OWNER, Node, being_written
-from npu_tensor.jit.trace import Derived, PlannedResult, Result, Trace
+from npu_tensor.jit.trace import Derived, PlannedResult, Result, Stage, Trace
 from npu_tensor.jit.trees import rebuild
 from npu_tensor.planner.run import realize as realize_nodes
 from npu_tensor.tensor import Tensor, named, rename, views_of
@@ -38,18 +39,25 @@ def miss(tensors: tuple[Tensor, ...]) -> Any:
 
 def replay_of(trace: Trace) -> Replay:
     """Return the function that fills in the values, runs the plan and wraps the results."""
-    plan, template, specs, arguments, draws = trace.plan, trace.template, trace.specs, trace.arguments, trace.draws
-    replaced = dict(trace.replaced)
-    places = [(item, _place(tensor)) for item, tensor in trace.outside]
+    main, specs, draws = trace.main, trace.specs, trace.draws
+    plan, template, arguments, recorded = main.plan, main.template, main.arguments, main.recorded
+    prepare, prepared = _preparation(trace.preparation), main.prepared
+    replaced = dict(main.replaced)
+    leaf_with = {id(leaf.gradient): leaf for leaf in leaves() if leaf.gradient is not None}
+    places = [(item, _place(tensor, leaf_with)) for item, tensor in main.outside]
     read_gradients = [leaf for _, (leaf, _) in places if leaf is not None]
     read = [(item, place) for item, place in places if item not in replaced]
     overwritten = [(item, place, replaced[item]) for item, place in places if item in replaced]
-    changes = [(_place(each.target), each.item, each.spec) for each in trace.updates if isinstance(each.target, Tensor)]
+    changes = [
+        (_place(each.target, leaf_with), each.item, each.spec)
+        for each in trace.updates
+        if isinstance(each.target, Tensor)
+    ]
     gradients = [(each.target, each.item, each.spec) for each in trace.updates if isinstance(each.target, Leaf)]
     shared = trace.touched
     sharing, moves = Storage.sharing(shared), Storage.moves
     changed = frozenset(tensor for (_, tensor), _, _ in changes if tensor is not None)
-    recorded, without_gradient, conditions = trace.recorded, trace.without_gradient, trace.conditions
+    without_gradient, conditions = trace.without_gradient, trace.conditions
     from_none = [each.target for each in trace.updates if each.from_none and isinstance(each.target, Leaf)]
     wrapped = _results(trace)
 
@@ -88,6 +96,10 @@ def replay_of(trace: Trace) -> Replay:
         for item, place in read:
             # Another thread may change the node of the tensor at any time, so it is read once.
             values[item] = _value(_tensor_at(place)._node)
+        if prepared:
+            kept = prepare()
+            for item, earlier in prepared:
+                values[item] = kept[earlier]
         for item, number in arguments:
             node = nodes[number]
             values[item] = _value(node) if node.value is None else node.value
@@ -112,8 +124,37 @@ def replay_of(trace: Trace) -> Replay:
     return replay
 
 
-def _place(tensor: Tensor) -> Place:
-    leaf = next((leaf for leaf in leaves() if leaf.gradient is tensor), None)
+def _preparation(stage: Stage) -> Callable[[], list[Any]]:
+    """Return a function that returns the values of a stage, computed again when a tensor from outside has changed.
+
+    Values are immutable, so a tensor with another value names another node. Weak references do not keep a value that
+    is written in place from having one owner.
+    """
+    plan, template, recorded = stage.plan, stage.template, stage.recorded
+    items, tensors = [item for item, _ in stage.outside], [tensor for _, tensor in stage.outside]
+    latest: tuple[list[weakref.ref[Node]], list[Any]] | None = None
+
+    def prepare() -> list[Any]:
+        nonlocal latest
+        nodes = [tensor._node for tensor in tensors]
+        ready = latest  # Another thread may replace it at any time.
+        if ready is not None and [reference() for reference in ready[0]] == nodes:
+            return ready[1]
+        values = template.copy()
+        for item, node in zip(items, nodes, strict=True):
+            values[item] = _value(node)
+        assert plan is not None
+        plan.run(values, recorded, True)
+        for item in items:
+            values[item] = None  # The tensor owns it.
+        latest = [weakref.ref(node) for node in nodes], values
+        return values
+
+    return prepare
+
+
+def _place(tensor: Tensor, leaf_with: dict[int, Leaf]) -> Place:
+    leaf = leaf_with.get(id(tensor))
     return (None, tensor) if leaf is None else (leaf, None)
 
 
@@ -160,10 +201,8 @@ def _run_overwriting(overwritten: list[tuple[int, Tensor, int]], values: list[An
         for write in writes:
             write.pending.value = values[write.new]
     except BaseException:
-        for write in writes:
+        for write in writes:  # The tensor keeps the new node, because the memory may hold the new value.
             write.pending.value = write.before.value
-            if write.tensor._node is write.pending:
-                write.tensor._name(write.before)
         raise
     finally:
         for write in writes:

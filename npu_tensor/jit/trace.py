@@ -9,14 +9,16 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import CodeType
 from typing import Any, NamedTuple, TypeVar
 
 from npu_tensor import ops
 from npu_tensor.graph.aliasing import View
 from npu_tensor.graph.history import Leaf, leaves, same
-from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node
-from npu_tensor.graph.structure import Structure, structure_of
+from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node, source_line
+from npu_tensor.graph.structure import Structure, pending_ops, structure_of
 from npu_tensor.graph.tracing import Watch, watched
+from npu_tensor.jit.preparation import prepared_nodes
 from npu_tensor.jit.trees import flatten, rebuild
 from npu_tensor.ops.declare import Call
 from npu_tensor.planner.plan import Plan
@@ -26,7 +28,7 @@ from npu_tensor.planner.selection import Selection
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, wrap
 
-__all__ = ["Trace", "call_traced", "is_training", "placeholder", "trace_call"]
+__all__ = ["Stage", "Trace", "call_traced", "is_training", "placeholder", "trace_call"]
 
 R = TypeVar("R")
 
@@ -35,10 +37,15 @@ BLANK = Tensor.__new__(Tensor)
 
 
 class Recorded(NamedTuple):
-    """Op of a node and the line that recorded it, as "file.py:12"."""
+    """Op of a node and the instruction that recorded it."""
 
     call: Call | None
-    line: str
+    where: tuple[CodeType, int] | None
+
+    @property
+    def line(self) -> str:
+        """The recording line as "file.py:12", or ""."""
+        return source_line(*self.where) if self.where else ""
 
 
 class Derived(NamedTuple):
@@ -82,23 +89,49 @@ class PlannedResult(NamedTuple):
     spec: Spec
 
 
+class Stage(NamedTuple):
+    """A part of a trace that one plan computes.
+
+    Attributes:
+        structure: Structure of the part.
+        template: Values of all items, with the constants filled in.
+        arguments: Items that are tensor arguments, each with the number of the argument.
+        outside: Items that are tensors from outside the function.
+        prepared: Items that an earlier stage has computed, each with its item there.
+        recorded: Ops of the items, with their lines.
+        persistent: See `PlanningContext`.
+        replaced: See `PlanningContext`.
+        plan: Plan that computes the items; None if there is nothing to compute.
+    """
+
+    structure: Structure
+    template: list[Any]
+    arguments: tuple[tuple[int, int], ...]
+    outside: tuple[tuple[int, Tensor], ...]
+    prepared: tuple[tuple[int, int], ...]
+    recorded: tuple[tuple[int, Recorded], ...]
+    persistent: frozenset[int]
+    replaced: frozenset[tuple[int, int]] = frozenset()
+    plan: Plan | None = None
+
+    def planned(self, devices: Selection) -> Stage:
+        """Return the stage with the plan in the cache, or with a new one if that is outdated."""
+        if not self.structure.nodes:
+            return self
+        return self._replace(plan=plan(self.structure, devices, self.persistent, self.replaced))
+
+
 class Trace(NamedTuple):
     """The parts of a trace that its replay needs.
 
     Attributes:
         specs: Shapes and dtypes of the arguments.
-        plan: Plan that computes the items; None if there is nothing to compute.
-        template: Values of all items, with the constants filled in.
-        arguments: Items that are tensor arguments, each with the number of the argument.
-        outside: Items that are tensors from outside the function.
+        preparation: Stage that computes values that depend only on constants and on tensors from outside.
+        main: Stage that each call runs.
         results: One entry per result: a computed item, the node of a constant, a tensor from outside, the number of an
             argument, a view of another tensor, or the position of the same tensor among the results.
         result: Structure that the function returned, without its tensors.
-        recorded: Ops of the items, with their lines.
-        structure: Structure that the plan is made for.
-        devices: Devices that the plan is made for.
-        persistent: See `PlanningContext`.
-        replaced: See `PlanningContext`.
+        devices: Devices that the plans are made for.
         updates: Tensors and gradients outside that each call changes.
         draws: Generators that each call draws from, each with the items that are seeds drawn from it.
         touched: Tensors from outside that the function reads or changes.
@@ -109,17 +142,11 @@ class Trace(NamedTuple):
     """
 
     specs: tuple[Spec, ...]
-    plan: Plan | None
-    template: list[Any]
-    arguments: tuple[tuple[int, int], ...]
-    outside: tuple[tuple[int, Tensor], ...]
+    preparation: Stage
+    main: Stage
     results: tuple[PlannedResult | Node | Tensor | int | Derived | Result, ...]
     result: Any
-    recorded: tuple[tuple[int, Recorded], ...]
-    structure: Structure
     devices: Selection
-    persistent: frozenset[int]
-    replaced: frozenset[tuple[int, int]]
     updates: tuple[Update, ...]
     draws: tuple[tuple[Any, tuple[int, ...]], ...]
     touched: tuple[Tensor, ...]
@@ -128,9 +155,15 @@ class Trace(NamedTuple):
     modules: tuple[weakref.ref[Any], ...]
     is_tracked: bool
 
-    def planned_again(self) -> Trace:
-        """Return the trace with the plan in the cache, or with a new one if that is outdated."""
-        return self._replace(plan=plan(self.structure, self.devices, self.persistent, self.replaced))
+    @property
+    def plans(self) -> list[Plan]:
+        """Plans of the stages that compute something."""
+        return [stage.plan for stage in (self.preparation, self.main) if stage.plan is not None]
+
+    def planned(self) -> Trace:
+        """Return the trace with the plans in the cache, or with new ones if they are outdated."""
+        preparation, main = self.preparation.planned(self.devices), self.main.planned(self.devices)
+        return self._replace(preparation=preparation, main=main)
 
 
 def is_training(module: weakref.ref[Any]) -> bool:
@@ -205,7 +238,17 @@ def trace_call(
     roots = [t._node for position, t in enumerate(outputs) if t not in not_computed and position not in derived]
     is_tracked = any(isinstance(node.history, tuple) for node in (*roots, *changed_nodes))
     roots += changed_nodes
-    structure = structure_of(roots, only_roots=True)
+    # Callers may change the tensor that is returned for a constant; the constant itself must stay.
+    constants = {tensor for tensor, value in not_computed.items() if isinstance(value, Node)}
+    outside = {leaf: read for leaf, read in watch.reads.items() if watch.reader(leaf) is read and read not in constants}
+    gradients = {id(leaf.gradient) for leaf in leaves()}  # A later call may replace them.
+    varies = _varies([each for each, _, _ in changes if isinstance(each, Tensor)], gradients)
+    varying = {*watch.draws, *numbers, *(node for node, read in outside.items() if varies(read))}
+    prepared = prepared_nodes(roots, varying)
+    preparation = _stage(structure_of(prepared, only_roots=True), numbers, outside)
+    earlier = {node: item for item, node in preparation.structure.nodes if item in preparation.structure.keep}
+    structure = structure_of(roots, pending_ops(roots, earlier), only_roots=True)
+    main = _stage(structure, numbers, outside, earlier)
     items = {node: item for item, node in structure.nodes}
     planned = {t: PlannedResult(items[t._node], t._node.spec) for t in outputs if t._node in items}
     results = tuple(
@@ -219,49 +262,69 @@ def trace_call(
     modes = [
         (partial(is_training, each), mode) for each, (_, mode) in zip(modules, watch.modules.values(), strict=True)
     ]
-    gradients = {id(leaf.gradient) for leaf in leaves()}  # A later call may replace them.
     touched = tuple(tensor for number, tensor in watch.touched.items() if number not in own | gradients)
-    template: list[Any] = [None] * (len(structure.leaves) + len(structure.nodes))
-    arguments: list[tuple[int, int]] = []
-    outside: list[tuple[int, Tensor]] = []
-    # Callers may change the tensor that is returned for a constant; the constant itself must stay.
-    constants = {tensor for tensor, value in not_computed.items() if isinstance(value, Node)}
-    drawn = {stand_in: list[int]() for stand_in in watch.draws}
+    new_items = {update.target: update.item for update in updates if update.item is not None}
+    replaced = frozenset((item, new_items[tensor]) for item, tensor in main.outside if tensor in new_items)
+    seeds = {stand_in: list[int]() for stand_in in watch.draws}
     for item, leaf in structure.leaves:
-        if not isinstance(leaf, Node):
-            template[item] = leaf
-            if type(leaf) is int and leaf in drawn:
-                drawn[leaf].append(item)
-        elif leaf in numbers:
-            arguments.append((item, numbers[leaf]))
-        elif (read := watch.reader(leaf)) is not None and read not in constants:
-            outside.append((item, read))
-        else:
-            template[item] = leaf.value
-    persistent = frozenset(item for item, leaf in structure.leaves if isinstance(leaf, Node) and leaf not in numbers)
-    written = {update.target: update.item for update in updates if update.item is not None}
-    trace = Trace(
+        if type(leaf) is int and leaf in seeds:
+            seeds[leaf].append(item)
+    return Trace(
         specs=specs,
-        plan=None,
-        template=template,
-        arguments=tuple(arguments),
-        outside=tuple(outside),
+        preparation=preparation,
+        main=main._replace(replaced=replaced),
         results=results,
         result=result,
-        recorded=tuple((item, Recorded(node.call, node.line)) for item, node in structure.nodes),
-        structure=structure,
         devices=devices,
-        persistent=persistent,
-        replaced=frozenset((item, written[tensor]) for item, tensor in outside if tensor in written),
         updates=updates,
-        draws=tuple((generator, tuple(drawn[stand_in])) for stand_in, generator in watch.draws.items()),
+        draws=tuple((generator, tuple(seeds[stand_in])) for stand_in, generator in watch.draws.items()),
         touched=touched,
         without_gradient=tuple(watch.without_gradient),
         conditions=(*watch.conditions, *modes),
         modules=modules,
         is_tracked=is_tracked,
+    ).planned()
+
+
+def _stage(
+    structure: Structure,
+    numbers: dict[Node, int],
+    outside: dict[Node, Tensor],
+    earlier: Mapping[Node, int] | None = None,
+) -> Stage:
+    """Return the stage that computes a structure; `earlier` are nodes that another stage has computed."""
+    earlier = earlier or {}
+    template: list[Any] = [None] * (len(structure.leaves) + len(structure.nodes))
+    arguments: list[tuple[int, int]] = []
+    read: list[tuple[int, Tensor]] = []
+    prepared: list[tuple[int, int]] = []
+    for item, leaf in structure.leaves:
+        if not isinstance(leaf, Node):
+            template[item] = leaf
+        elif leaf in earlier:
+            prepared.append((item, earlier[leaf]))
+        elif leaf in numbers:
+            arguments.append((item, numbers[leaf]))
+        elif leaf in outside:
+            read.append((item, outside[leaf]))
+        else:
+            template[item] = leaf.value
+    return Stage(
+        structure=structure,
+        template=template,
+        arguments=tuple(arguments),
+        outside=tuple(read),
+        prepared=tuple(prepared),
+        recorded=tuple((item, Recorded(node.call, node.where)) for item, node in structure.nodes),
+        persistent=frozenset(n for n, leaf in structure.leaves if isinstance(leaf, Node) and leaf not in numbers),
     )
-    return trace.planned_again() if roots else trace
+
+
+def _varies(written: Sequence[Tensor], gradients: set[int]) -> Callable[[Tensor], bool]:
+    """Return a function that is True for written tensors, tensors that share memory with one, and gradients."""
+    own = gradients | {id(each) for each in written}
+    storages = {each._alias[0] for each in written if each._alias is not None}
+    return lambda tensor: id(tensor) in own or (tensor._alias is not None and tensor._alias[0] in storages)
 
 
 def _given(tensor: Tensor, numbers: dict[Node, int], watch: Watch) -> Node | Tensor | int:

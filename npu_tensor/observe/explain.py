@@ -11,10 +11,10 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from npu_tensor.graph.nodes import Node
-from npu_tensor.graph.structure import Structure, digraph, pending_ops, structure_of
+from npu_tensor.graph.structure import Structure, item_graph, pending_ops, structure_of
 from npu_tensor.observe.drawing import brief, leaves
 from npu_tensor.observe.explanation import Explanation, Row, Work
 from npu_tensor.planner import selection
@@ -44,8 +44,20 @@ def explain_nodes(nodes: Sequence[Node], device: str | None = None) -> Explanati
     return explain_plans(structure_of(nodes, pending), planned, chosen)
 
 
-def explain_plans(graph: Structure, planned: Sequence[tuple[Structure, Plan]], chosen: Selection) -> Explanation:
-    """Combine the plans of a graph's parts into one explanation."""
+def explain_plans(
+    graph: Structure,
+    planned: Sequence[tuple[Structure, Plan]],
+    chosen: Selection,
+    prepared: Collection[Node] = (),
+) -> Explanation:
+    """Combine the plans of a graph's parts into one explanation.
+
+    Args:
+        graph: Structure of the whole graph.
+        planned: Structure and plan of each part.
+        chosen: Devices of the plans.
+        prepared: Nodes that a captured function computes once and not in each call.
+    """
     accelerators = selection.accelerators(chosen)
     places = [device.uri for device in accelerators]
     overheads = {device.uri: overhead(device, MEASURES["latency"]) for device in accelerators}
@@ -54,12 +66,17 @@ def explain_plans(graph: Structure, planned: Sequence[tuple[Structure, Plan]], c
     members = []
     for part, each in planned:
         nodes = dict(part.nodes)
-        members += [sorted(rank[nodes[item]] for item in entry.task.items) for entry in each.placed]
+        origins = each.origins
+        members += [
+            sorted({rank[nodes[origins.get(item, item)]] for item in entry.task.items}) for entry in each.placed
+        ]
     plans = [each for _, each in planned]
     placed = [entry for each in plans for entry in each.placed]
     launched = [entries for each in plans for entries in each.launches if entries[0].kernel.device in overheads]
     launch_of = {id(entry): number for number, entries in enumerate(launched, 1) for entry in entries}
-    step_of = {number: step for step, numbers in enumerate(members) for number in numbers}
+    # A copy into another layout belongs to an op that another kernel computes.
+    steps = sorted(range(len(members)), key=lambda step: placed[step].task.ops != ("copy",))
+    step_of = {number: step for step in steps for number in members[step]}
     rows = []
     for number, (_, node) in enumerate(graph.nodes):
         assert node.call is not None
@@ -75,7 +92,10 @@ def explain_plans(graph: Structure, planned: Sequence[tuple[Structure, Plan]], c
         else:
             kernel = f"fused into #{members[step][-1]}"
             rows.append(start._replace(device=placed[step].kernel.device, kernel=kernel, origin=""))
-    items, edges = [item for item, _ in graph.nodes], list(digraph(graph).edges)
+        if node in prepared:
+            row = rows.pop()
+            rows.append(row._replace(why=f"prepared once; {row.why}".removesuffix("; ")))
+    items, edges = [item for item, _ in graph.nodes], item_graph(graph).edges
     return Explanation(rows, Work(items, leaves(graph), edges, members, plans, overheads, shared_contexts))
 
 

@@ -15,11 +15,12 @@ from npu_tensor.spec import Spec, contiguous_strides
 
 __all__ = ["Attribute", "Call", "Kind", "Layout", "Op", "Resolution", "describe", "keep"]
 
-Kind = Literal["map", "row", "matmul", "view", "data"]
+Kind = Literal["map", "row", "matmul", "conv", "view", "data"]
 """Structure of a kernel for the op.
 
 map: one output element from one element of each (broadcast) operand. row: like map, with reductions over rows.
-matmul: contraction of two operands. view: the same memory with another layout. data: anything else, by its NumPy body.
+matmul: contraction of two operands. conv: convolution of an image and a weight. view: the same memory with another
+layout. data: anything else, by its NumPy body.
 """
 
 Operand = Spec | type

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
+from npu_tensor._util.cache_sizes import LAYOUTS
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
 
@@ -46,6 +48,7 @@ def joined(layout: Layout) -> Layout:
     return Layout(shape, strides, layout.offset) if shape else Layout((1,), (1,), layout.offset)
 
 
+@lru_cache(maxsize=LAYOUTS)
 def reshaped(layout: Layout, shape: tuple[int, ...]) -> Layout | None:
     """Return the layout of a new shape over the same memory, or None if elements would have to move.
 

@@ -447,6 +447,41 @@ def gather_along(input, index, /, dim: int, name: str = "index", caller: str = "
 
 
 @of_tensors()
+def _scatter_rule(x: Spec, value: Spec, index: Spec, dim: int, reduce: str) -> Resolution:
+    rules.index_dtype(index.dtype)
+    dim = dimension(dim, x.ndim)
+    if index.ndim != x.ndim:
+        raise ShapeError("index must have as many dimensions as input")
+    if any(i > e for axis, (i, e) in enumerate(zip(index.shape, x.shape, strict=True)) if axis != dim):
+        raise ShapeError(f"index {list(index.shape)} is larger than input in another dimension than {dim}")
+    if value.shape != index.shape:
+        raise ShapeError(f"needs a value of shape {list(index.shape)}, not {list(value.shape)}")
+    register = x.dtype.register if reduce else None
+    return Resolution(x, (register, register, None), {"dim": dim, "reduce": reduce})
+
+
+def _scattered_index(call: Call) -> Iterator[tuple[int, int, int]]:
+    yield 2, 0, require_tensor(call.operands[0]).shape[call.attributes["dim"]]
+
+
+@op(kind="data", rule=_scatter_rule, public=False, updates=True, indices=_scattered_index)
+def scatter_along(input, value, index, /, dim: int, reduce: str = ""):
+    """Store value[i][j] at [index[i][j]][j] for dim = 0, and likewise for other dimensions; `reduce` as in `put`."""
+    _check_range(index, input.shape[dim])
+    places: list[Any] = [*np.ogrid[tuple(slice(extent) for extent in index.shape)]]
+    places[dim] = index
+    return _put(input, tuple(places), value, reduce)
+
+
+def _put(input: np.ndarray, places: Any, value: np.ndarray, reduce: str) -> np.ndarray:
+    if reduce:
+        getattr(np, reduce).at(input, places, value.astype(input.dtype))
+    else:
+        input[places] = value.astype(input.dtype)
+    return input
+
+
+@of_tensors()
 def _take_rule(x: Spec, index: Spec, dim: int, **names: str) -> Resolution:
     rules.index_dtype(index.dtype)
     dim = dimension(dim, x.ndim)
@@ -533,10 +568,7 @@ def put_op(
     front = np.transpose(part, (*dims, *(axis for axis in range(part.ndim) if axis not in dims)))
     for index, extent in zip(indices, front.shape, strict=False):
         _check_range(index, extent, lowest=-extent if wrap else 0)
-    if reduce:
-        getattr(np, reduce).at(front, tuple(indices) or ..., value.astype(input.dtype))
-    else:
-        front[tuple(indices) or ...] = value.astype(input.dtype)
+    _put(front, tuple(indices) or ..., value, reduce)
     return input
 
 

@@ -97,6 +97,27 @@ def std_op(input, /, dim=None, keepdim: bool = False, *, correction: float = 1):
     return np.sqrt(row_sum(deviation * deviation) / np.maximum(row_length(input) - correction, 0))
 
 
+@op(kind="row", rule=rules.norm, public=False)
+def norm_op(input, /, dim=None, keepdim: bool = False, *, p: float = 2.0):
+    """Compute the p-norm over dim (None = all): sum(|input| ** p) ** (1 / p); the number of elements but 0 for p = 0."""
+    if p == 2:
+        return np.sqrt(row_sum(input * input))
+    if p == 0:
+        return row_sum(cast(input != 0, str(input.dtype)))
+    magnitude = abs(input)
+    if abs(p) == math.inf:
+        return row_max(magnitude) if p > 0 else row_min(magnitude)
+    if p == 1:
+        return row_sum(magnitude)
+    total = row_sum(np.power(magnitude, p))
+    # The gradient of a row of zeros is 0.
+    return (
+        np.power(total, 1 / p)
+        if p < 0
+        else np.where(total == 0, total, np.power(np.where(total == 0, 1, total), 1 / p))
+    )
+
+
 def _finite_max(x):
     """Return the row maximum, or 0 where it is infinite, so that x - max is never inf - inf."""
     largest = row_max(x)
@@ -143,7 +164,7 @@ def l2_norm(input, /, dim=-1, eps: float = 1e-12):
     return input * (1 / np.maximum(np.sqrt(row_sum(input * input)), eps))
 
 
-# --- scans: running sums, products and extremes along a dimension, computed by NumPy
+# --- scans: running sums, products and extremes along a dimension
 
 
 @rules.of_tensors()

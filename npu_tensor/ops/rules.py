@@ -6,6 +6,7 @@ A rule takes the operands (specs or number types) and the attributes by name, an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -248,6 +249,17 @@ def reduction(result: str) -> Rule:
         return Resolution(Spec.of(shape, out), (register,), {**attributes, "dim": dims, "dtype": dtype}, dims, True)
 
     return rule
+
+
+_FLOAT_REDUCTION, _ORDER_REDUCTION = reduction("float"), reduction("same")
+
+
+@_dtypes("floats")
+def norm(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
+    """Resolve as a reduction of floats; an infinite attribute `p` needs rows that are not empty."""
+    if math.isinf(attributes["p"]):
+        _ORDER_REDUCTION(operands, attributes)
+    return _FLOAT_REDUCTION(operands, attributes)
 
 
 @_dtypes("floats")

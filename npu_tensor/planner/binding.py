@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import accumulate, chain, groupby
 
@@ -46,13 +46,14 @@ def prepare(placement: Cut, context: PlanningContext) -> None:
         finish_builds()
 
 
-def bind(placement: Cut, context: PlanningContext, size: int, builds_before: int) -> Plan:
+def bind(placement: Cut, context: PlanningContext, size: int, origins: Mapping[int, int], builds_before: int) -> Plan:
     """Return the plan of placed tasks.
 
     Args:
         placement: Tasks in order, with the answers of the accelerators.
         context: Context of the plan.
         size: Length of the list of values.
+        origins: Items that were not recorded, each with the item that it serves.
         builds_before: Number of builds that had ended before planning began.
     """
     tasks, aliases, kept = placement.partition
@@ -83,6 +84,7 @@ def bind(placement: Cut, context: PlanningContext, size: int, builds_before: int
         counts=counts,
         aliases=aliases,
         size=size,
+        origins=origins,
         asynchronous=asynchronous,
         builds_before=builds_before if pending else None,
         joined=_joined(placed, steps, counts),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import Any, NamedTuple, Protocol
 
@@ -61,6 +61,7 @@ class Plan:
         counts: Number of kernels of each of `steps`; more than one where an NPU runs several in a launch.
         aliases: Kept views, each with the item whose buffer it shares.
         size: Length of the list of values.
+        origins: Items that were not recorded, each with the item that it serves.
         asynchronous: Devices of steps that return before their work is done.
         builds_before: None if all kernels are final; else the number of builds that had ended before the plan was made
             while some of its kernels were still being built.
@@ -72,6 +73,7 @@ class Plan:
     counts: tuple[int, ...]
     aliases: tuple[tuple[int, int], ...]
     size: int
+    origins: Mapping[int, int] = field(default_factory=dict)
     asynchronous: tuple[AsynchronousDevice, ...] = ()
     builds_before: int | None = None
     joined: tuple[BoundStep, ...] = ()
@@ -96,13 +98,14 @@ class Plan:
         """Run all steps and leave the kept items in the list of values.
 
         Args:
-            values: Values by item. Those of leaves are filled in; others are None.
+            values: Values by item. Those of leaves are filled in; others are None. The list grows to `size`.
             recorded: Ops with their items, for error messages and events.
             wait: True to return only after asynchronous devices have finished.
 
         Raises:
             NpuTensorError: A step failed. The message ends in the lines that recorded the failing op.
         """
+        values += [None] * (self.size - len(values))
         observer = _Observer(self, recorded) if listeners else None
         try:
             for step, last_read in self.joined if observer is None else self.steps:
@@ -144,7 +147,8 @@ class Plan:
         failed = tasks[min(max(computed, default=-1) + 1, len(tasks) - 1)]
         result = max(failed.outputs, key=lambda output: output.nbytes)
         call = failed.calls[failed.items.index(result.item)]
-        line = next((op.line for item, op in recorded if item == result.item), "")
+        origin = self.origins.get(result.item, result.item)
+        line = next((op.line for item, op in recorded if item == origin), "")
         text = f"{call.op.name}({describe(call.operands)}): out of memory: the result {call.spec} needs "
         return located(OutOfMemoryError(), f"{text}{size(call.spec.nbytes)}", line)
 
@@ -155,6 +159,7 @@ class _Observer:
     def __init__(self, plan: Plan, recorded: Ops) -> None:
         self._plan = plan
         self._lines = {item: op.line for item, op in recorded}
+        self._lines |= {item: self._lines[origin] for item, origin in plan.origins.items() if origin in self._lines}
         self._counts = iter(plan.counts)
         self._first = 0  # number of the next kernel
         self._begin = time.perf_counter()

@@ -12,7 +12,7 @@ from npu_tensor._util.interrupts import import_whole
 from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
 from npu_tensor.graph.nodes import Node, located
-from npu_tensor.graph.structure import Structure, digraph
+from npu_tensor.graph.structure import Structure, item_graph
 from npu_tensor.planner import selection
 from npu_tensor.planner.plan import Plan
 from npu_tensor.planner.selection import Selection
@@ -70,6 +70,7 @@ def _planned(
     """Make a plan and store it in the cache. Two threads that plan the same structure get the same plan."""
     import_whole("npu_tensor.planner.binding", "npu_tensor.planner.device_choice")  # Imported with the first plan.
     from npu_tensor.planner.binding import bind, prepare
+    from npu_tensor.planner.channels_last import with_channels_last
     from npu_tensor.planner.device_choice import PlanningContext, choose_devices
     from npu_tensor.planner.fuse.lower import lower
 
@@ -87,7 +88,8 @@ def _planned(
             fallback=config.fallback,
         )
         plans = chosen.plans
-        graph = digraph(structure, merge=True)
+        size = len(structure.leaves) + len(structure.nodes)
+        graph, size, origins = with_channels_last(item_graph(structure, merge=True), size)
         placement = choose_devices(lower(graph), context)
     drafted = time.perf_counter()
     prepare(placement, context)
@@ -95,18 +97,17 @@ def _planned(
         ready = plans.get(key)
         if ready is not None and not ready.outdated:
             return ready
-        size = len(structure.leaves) + len(structure.nodes)
         with events.collect_parts() as parts:
             try:
-                ready = bind(placement, context, size, builds_before)
+                ready = bind(placement, context, size, origins, builds_before)
             except DeviceError as error:
                 # The op may be part of the function that the user has called, such as argsort of sort.
                 lines = dict.fromkeys(node.line for _, node in structure.nodes if node.call is error.call)
                 raise located(error, str(error), ", ".join(lines)) from error.__cause__
         if events.listeners:
-            ops, now = len(structure.nodes), time.perf_counter()
+            ops, now, drawn = len(structure.nodes), time.perf_counter(), graph.networkx()
             kernels = parts.of(events.KernelBuilt)
-            events.emit(events.PlanBuilt(ops, len(ready.placed), now - start, ready, now - drafted, kernels, graph))
+            events.emit(events.PlanBuilt(ops, len(ready.placed), now - start, ready, now - drafted, kernels, drawn))
         while len(plans) >= PLANS and key not in plans:
             plans.pop(next(iter(plans)))
         plans[key] = ready

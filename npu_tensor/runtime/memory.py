@@ -248,12 +248,13 @@ class Allocator:
         pool_bytes: Upper bound on the bytes of free large blocks. The oldest ones beyond it are unmapped. Slabs are
             unmapped by `release` only.
         layouts: By value and key of a kernel, copies in the layout that the kernel reads, such as packed weights; None
-            for a copy that was made once and not kept. They live as long as the value, or until `release`, and have
-            `pool_bytes` at most.
+            for a copy that was made once and not kept. They live as long as the value, or until `release`.
+        layout_bytes: Upper bound on the bytes of `layouts`.
     """
 
-    def __init__(self, pool_bytes: int = 1 << 30) -> None:
+    def __init__(self, pool_bytes: int = 1 << 30, layout_bytes: int = 1 << 30) -> None:
         self.pool_bytes = pool_bytes
+        self.layout_bytes = layout_bytes
         self._lock = _lock
         self._slabs: dict[int, _Mapping] = {}
         self._slab_next = 0  # begin of the uncut rest of the newest slab; all others are cut to the end
@@ -279,7 +280,7 @@ class Allocator:
 
     def keeps(self, layout: Buffer) -> bool:
         """Return True if `layouts` has room for one more."""
-        return self._layout_bytes() + layout.nbytes <= self.pool_bytes
+        return self._layout_bytes() + layout.nbytes <= self.layout_bytes
 
     def _layout_bytes(self) -> int:
         return sum(copy.nbytes for copies in list(self.layouts.values()) for copy in list(copies.values()) if copy)

@@ -172,7 +172,7 @@ class ReferenceKernel:
         task, rates = self.task, self.owner.rates
         elements = math.prod(task.shape)
         seconds = rates.reference_seconds * max(1, len(task.ops)) + elements * self.passes / rates.reference_elements
-        if task.kind == "matmul":
+        if task.kind in ("matmul", "conv"):
             assert task.call is not None
             register = str(task.call.registers[0])
             seconds += task.macs / rates.reference_macs["float" if register.startswith("float") else "integer"]
@@ -216,26 +216,27 @@ class ReferenceKernel:
         ]
         results = [self._result(b, o) for b, o in zip(buffers, task.outputs, strict=True)]
         with np.errstate(all="ignore"):
-            if task.kind == "matmul":
-                self._matmul(operands, results)
+            if task.kind in ("matmul", "conv"):
+                self._product(operands, results)
             else:
                 self._by_blocks(operands, results)
         for output, buffer in zip(task.outputs, buffers, strict=True):
             values[output.item] = buffer
 
-    def _matmul(self, operands: list[Any], results: list[Array]) -> None:
+    def _product(self, operands: list[Any], results: list[Array]) -> None:
+        """Compute a product or convolution and its epilogue."""
         call, program = self.task.call, self.task.program
         assert call is not None
         assert program is not None
         *factors, rest = self.task.split(operands)
-        batch, specs = self.task.shape[:-2], [spec for spec in call.operands if isinstance(spec, Spec)]
-        a, b = (
-            to_register(_factor(prologue, inputs), register).reshape(*batch, *spec.shape[-2:])
-            for prologue, inputs, register, spec in zip(
-                self.task.prologues, factors, call.registers, specs, strict=True
-            )
-        )
-        for value, result in zip(evaluate(program, [np.matmul(a, b), *rest], 0), results, strict=True):
+        each = zip(self.task.prologues, factors, call.registers, strict=True)
+        a, b = (to_register(_factor(prologue, inputs), register) for prologue, inputs, register in each)
+        if self.task.kind == "conv":
+            sums = to_register(call.op.body(a, b, **call.attributes), call.registers[0])
+        else:
+            batch, specs = self.task.shape[:-2], [spec for spec in call.operands if isinstance(spec, Spec)]
+            sums = np.matmul(*(x.reshape(*batch, *spec.shape[-2:]) for x, spec in zip((a, b), specs, strict=True)))
+        for value, result in zip(evaluate(program, [sums, *rest], 0), results, strict=True):
             result[...] = value.astype(result.dtype)
 
     def _by_blocks(self, operands: list[Any], results: list[Array]) -> None:

@@ -34,6 +34,28 @@ def test_quotas_of_control_groups(tmp_path: Path, membership: str, files: dict[s
     assert affinity._cpu_quota(tmp_path / "missing", tmp_path) == math.inf
 
 
+@pytest.mark.parametrize(
+    ("membership", "files", "limit"),
+    [
+        ("0::/a/b\n", {"a/b/memory.max": "max\n", "a/memory.max": "4096\n", "memory.max": "8192\n"}, 4096),
+        ("4:memory:/x\n0::/", {"memory/x/memory.limit_in_bytes": "1024\n", "x/memory.max": "5"}, 1024),
+        ("1:cpu:/", {"cpu/memory.limit_in_bytes": "1"}, math.inf),
+    ],
+)
+def test_memory_limits_of_control_groups(tmp_path: Path, membership: str, files: dict[str, str], limit: float) -> None:
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    (tmp_path / "membership").write_text(membership)
+    assert affinity._memory_limit(tmp_path / "membership", tmp_path) == limit
+
+
+def test_a_limit_reduces_the_available_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    physical = affinity.available_memory()
+    monkeypatch.setattr(affinity, "_memory_limit", lambda *_: 12345)
+    assert (physical > 12345, affinity.available_memory()) == (True, 12345)
+
+
 @pytest.mark.parametrize(("quota", "cores"), [(0.5, 1), (1.5, 2), (math.inf, 8)])
 def test_a_part_of_a_core_counts_as_one(monkeypatch: pytest.MonkeyPatch, quota: float, cores: int) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)

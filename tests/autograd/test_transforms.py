@@ -306,7 +306,9 @@ def test_constants_have_no_gradient() -> None:
 def test_errors_name_the_op_without_derivative() -> None:
     before = {*active}  # Left by other tests.
     x = nt.from_numpy(X)
-    with pytest.raises(GradientError, match=r"put with reduce='multiply' has no derivative \(recorded at test_trans"):
+    with pytest.raises(
+        GradientError, match=r"scatter_along with reduce='multiply' has no derivative \(recorded at test_trans"
+    ):
         nt.grad(lambda x: x.scatter(0, nt.tensor([0, 1]), x[:2], reduce="multiply").sum())(x)
     matrix = nt.eye(3, dtype=nt.float64) * 2
     recorded = {"cross", "diagonal", "matmul", "norm", "vander", "vecdot", "vector_norm"}

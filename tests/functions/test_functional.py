@@ -849,13 +849,25 @@ def test_bits_as_another_dtype(shape: tuple[int, ...], dtype: str) -> None:
 
 
 @pytest.mark.covers("where", "norm_rows", "rms_norm_rows", "contract", "concat", "pad_widths", "tril", "triu")
-@pytest.mark.covers("argsort", "top_indices", "gather_along", "take", "take_points", "put", "slice", "select")
+@pytest.mark.covers(
+    "argsort", "top_indices", "gather_along", "take", "take_points", "put", "scatter_along", "slice", "select"
+)
 @pytest.mark.covers("diagonal", "windows", "reshape", "permute", "expand", "frexp_part", "running_extreme", "gcd")
 @pytest.mark.covers("lcm", "logcumsumexp", "arange_from", "linspace_between", "fill", "eye_matrix")
 def test_functions_that_are_the_oracles_of_ops() -> None:
     """Compare ops without arguments, by all cases of functions that record them."""
     functions = {"where", "layer_norm", "rms_norm", "matmul", "cat", "pad", "tril", "triu", "argsort", "topk", "gather"}
-    functions |= {"index_select", "masked_select", "scatter", "flip", "select", "diagonal", "max_pool1d", "permute"}
+    functions |= {
+        "index_select",
+        "index_copy",
+        "masked_select",
+        "scatter",
+        "flip",
+        "select",
+        "diagonal",
+        "max_pool1d",
+        "permute",
+    }
     functions |= {"frexp", "cummax", "gcd", "lcm", "logcumsumexp", "arange", "linspace", "full", "eye"}
     for name, arguments, keywords in CASES:
         if name in functions | {".reshape", ".expand"}:

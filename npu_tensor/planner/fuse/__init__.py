@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from npu_tensor.graph.structure import Structure, digraph
+from npu_tensor.graph.structure import Structure, item_graph
+from npu_tensor.planner.channels_last import with_channels_last
 from npu_tensor.planner.fuse.groups import Group, Grouper
 from npu_tensor.planner.fuse.lower import Lowering, lower
 from npu_tensor.planner.fuse.tasks import TaskMaker
@@ -62,7 +63,8 @@ def partitions(lowering: Lowering, fusion: Fusion, takes: Callable[[Task], bool]
 
 def cut(structure: Structure, fusion: Fusion) -> Partition:
     """Cut a graph into tasks within the bounds of a device."""
-    return partitions(lower(digraph(structure, merge=True)), fusion)[0]
+    size = len(structure.leaves) + len(structure.nodes)
+    return partitions(lower(with_channels_last(item_graph(structure, merge=True), size).graph), fusion)[0]
 
 
 class _Refit:
@@ -96,7 +98,7 @@ class _Refit:
 
     def may_join(self, item: int, group: Group, joined: Group) -> bool:
         """Return True if `group` should become `joined`, which has one more op."""
-        if item in self._task_of and self._task_of[item] == self._task_of.get(max(group.members)):
+        if item in self._task_of and self._task_of[item] == self._task_of.get(self._grouper.last(group)):
             return True  # The kernel of the complete group is known to be accepted.
         if self._is_accepted(group):
             if self._is_accepted(joined):

@@ -30,7 +30,7 @@ class Group:
         shape: Iteration space.
         dims: Reduced dimensions of the iteration space.
         members: By item, True if it has one value per row.
-        contraction: Matrix product; the other members are its epilogue.
+        contraction: Matrix product or convolution; the other members are its epilogue.
         prologues: By operand number of the product, the items that compute this operand.
     """
 
@@ -91,6 +91,7 @@ class Grouper:
         self.items = items
         self._reduces = reduces
         self._ops = [number for number, item in items.items() if "domain" in item]
+        self._places = {number: place for place, number in enumerate(items)}
         self.fusion = fusion
         # Ops that must not wait for a reduction to join their group: it went into another group.
         self._no_rows: set[int] = set()
@@ -137,7 +138,11 @@ class Grouper:
                 groups.append(group)
             group_of[item] = group
         # Other groups read only the last member of a group, so the order of last members is an order of the groups.
-        return sorted(groups, key=lambda group: max(group.members))
+        return sorted(groups, key=lambda group: self._places[self.last(group)])
+
+    def last(self, group: Group) -> int:
+        """Return the last member of a group in topological order."""
+        return max(group.members, key=self._places.__getitem__)
 
     def _join_if(self, item: int, group: Group, may_join: Callable[[int, Group, Group], bool] | None) -> bool:
         """Add an op to a group if the rules and `may_join` allow it."""
@@ -163,7 +168,7 @@ class Grouper:
     def single(self, item: int) -> Group:
         """Return a group of one op."""
         domain = self.items[item]["domain"]
-        contraction = item if domain.kind == "matmul" else None
+        contraction = item if domain.kind in ("matmul", "conv") else None
         return Group(domain.kind, domain.shape, domain.dims, {item: domain.per_row}, contraction)
 
     def _join(self, item: int, group: Group) -> bool:
@@ -214,8 +219,8 @@ class Grouper:
         return True
 
     def _join_product(self, op: Candidate, group: Group) -> bool | None:
-        """Add a matrix product; the group becomes its epilogue and may read the result in another shape."""
-        joined = replace(group, kind="matmul", shape=op.domain.shape, members={**group.members, op.item: False})
+        """Add a product or convolution; the group becomes its epilogue and may read the result in another shape."""
+        joined = replace(group, kind=op.domain.kind, shape=op.domain.shape, members={**group.members, op.item: False})
         if math.prod(op.domain.shape) != math.prod(group.shape) or not op.is_read_as(full_layout(group.shape)):
             return None
         if not all(self._can_be_read(member, joined) for member in group.members):
@@ -252,7 +257,8 @@ class Grouper:
     def _join_prologue(self, item: int, group: Group) -> bool:
         """Add the op that computes an operand of the matrix product, with all ops that only serve it."""
         assert group.contraction is not None
-        if 1 in group.shape[-2:]:  # A product with a vector reads its operands in place and packs none.
+        # Convolutions, and products with a vector, read their operands in place.
+        if group.kind == "conv" or 1 in group.shape[-2:]:
             return False
         prologue = prologue_of(self.items, item, group.contraction) if self.fusion.prologues else None
         if prologue is None:
@@ -357,8 +363,10 @@ _RULES: Final[Mapping[tuple[Kind, Kind], tuple[Rule, ...]]] = {
     ("map", "map"): (Grouper._join_at_equal_positions, Grouper._join_per_row),
     ("map", "row"): (Grouper._join_at_equal_positions, Grouper._join_per_row),
     ("map", "matmul"): (Grouper._join_at_equal_positions,),
+    ("map", "conv"): (Grouper._join_at_equal_positions,),
     ("row", "map"): (Grouper._join_reduction, Grouper._join_reduction_before),
     ("row", "row"): (Grouper._join_reduction,),
     ("matmul", "map"): (Grouper._join_product,),
+    ("conv", "map"): (Grouper._join_product,),
 }
 """Rules by the kind of the op and the kind of the group that reads it, in the order in which they are tried."""

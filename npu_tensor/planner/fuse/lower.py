@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
-from npu_tensor.graph.structure import Item
+from npu_tensor.graph.structure import Item, ItemGraph
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.planner.fuse.strides import broadcast, full_layout, same_positions
 from npu_tensor.spec import Spec
 
-if TYPE_CHECKING:
-    import networkx as nx
-
 __all__ = ["Domain", "Kind", "Lowered", "Lowering", "lower", "operand_register", "spec_of", "viewed"]
 
-Kind = Literal["map", "row", "matmul", "data"]
+Kind = Literal["map", "row", "matmul", "conv", "data"]
 
 
 class Domain(NamedTuple):
@@ -26,8 +23,8 @@ class Domain(NamedTuple):
         shape: Iteration space.
         dims: Reduced dimensions.
         per_row: True if the result has one element per row.
-        operands: Item and layout of each operand over the iteration space; operands of matmul and data ops keep their
-            own shapes. The layout of a number is None.
+        operands: Item and layout of each operand over the iteration space; operands of products, convolutions and data
+            ops keep their own shapes. The layout of a number is None.
     """
 
     kind: Kind
@@ -54,7 +51,7 @@ class Lowering(NamedTuple):
     """A lowered graph.
 
     Attributes:
-        items: Attributes of its nodes, in topological order.
+        items: Attributes of its nodes, in topological order, which need not be that of their numbers.
         aliases: Kept items that share the buffer of another item, each with that item: merged ops, and views of all
             elements of their base.
         kept: Items with buffers of their own whose values are needed after the run.
@@ -65,9 +62,9 @@ class Lowering(NamedTuple):
     kept: frozenset[int]
 
 
-def lower(graph: nx.DiGraph) -> Lowering:
+def lower(graph: ItemGraph) -> Lowering:
     """Add the attributes of `Lowered` to the nodes of a graph. Bases of aliases are kept too."""
-    items = cast("dict[int, Lowered]", dict(graph.nodes.data()))
+    items = cast("dict[int, Lowered]", dict(graph.nodes))
     aliases: dict[int, int] = {}
     for number, item in items.items():
         if "call" in item and item["call"].op.kind == "view":
@@ -78,7 +75,7 @@ def lower(graph: nx.DiGraph) -> Lowering:
             domain = item["domain"] = _domain(items, item)
             for source, _ in domain.operands:
                 items[source]["readers"].append(number)
-    bases = {**aliases, **graph.graph["twins"]}
+    bases = {**aliases, **graph.twins}
     kept = {number for number, item in items.items() if item.get("keep") and number not in bases}
     for base in aliases.values():
         items[base]["keep"] = True
@@ -156,7 +153,7 @@ def _domain(items: dict[int, Lowered], item: Lowered) -> Domain:
         return Domain("map", call.spec.shape, (), False, (item["copy"],))
     sources = [_reading(items, source) for source in item["inputs"]]
     kind = call.op.kind
-    if kind in ("matmul", "data"):
+    if kind in ("matmul", "conv", "data"):
         return Domain(kind, call.spec.shape, (), False, tuple(sources))
     shape: tuple[int, ...] = call.spec.shape
     dims = call.dims

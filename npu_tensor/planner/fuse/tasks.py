@@ -24,16 +24,21 @@ class TaskMaker:
 
     def __init__(self, items: Mapping[int, Lowered]) -> None:
         self.items = items
+        self._places = {number: place for place, number in enumerate(items)}
         self._tasks: dict[tuple[int, ...], Task] = {}
         self._equal: dict[Any, tuple[Task, list[int]]] = {}
 
     def task(self, group: Group) -> Task:
         """Return the task of a group. Groups of one graph with equal items are equal."""
-        items = tuple(sorted(group.items))
+        items = self._in_order(group.items)
         task = self._tasks.get(items)
         if task is None:
             task = self._tasks[items] = self._task(group, items) if group.prologues else self._shared(group, items)
         return task
+
+    def _in_order(self, items: Iterable[int]) -> tuple[int, ...]:
+        """Return items in topological order."""
+        return tuple(sorted(items, key=self._places.__getitem__))
 
     def _shared(self, group: Group, items: tuple[int, ...]) -> Task:
         """Return the task of a group; equal groups, such as those of equal layers, share one program."""
@@ -83,10 +88,10 @@ class TaskMaker:
 
         # Slot 0 of an epilogue is the sum of products.
         inputs = self._record(group.members, rows_last, builder, values, 0 if group.contraction is None else 1)
-        last = max(group.members)
         outputs = []
-        for item in sorted(group.members):
-            if self.items[item]["keep"] or item == last:
+        members = self._in_order(group.members)
+        for item in members:
+            if self.items[item]["keep"] or item == members[-1]:
                 spec = spec_of(self.items[item])
                 over = row_layout(group.shape, group.dims) if group.members[item] else full_layout(group.shape)
                 outputs.append(Output(item, spec.dtype, permuted(over, order), spec.nbytes))
@@ -95,7 +100,7 @@ class TaskMaker:
         program = builder.program(stored)
         reduces = any(PRIMITIVES[i.primitive].reduces for i in program.instructions)
         return Task(
-            kind=group.kind if reduces or group.kind == "matmul" else "map",
+            kind=group.kind if reduces or group.contraction is not None else "map",
             items=items,
             ops=ops,
             inputs=(*matrices, *inputs),
@@ -118,7 +123,7 @@ class TaskMaker:
     ) -> list[Input]:
         """Add the values of items to `values` and return the inputs that they read."""
         inputs: dict[Input, int] = {}
-        for item in sorted(items):
+        for item in self._in_order(items):
             if item in values:
                 continue
             call = self.items[item]["call"]
@@ -146,8 +151,11 @@ class TaskMaker:
         contraction = group.contraction
         source, reading = self.items[contraction]["domain"].operands[number]
         assert reading is not None
+        dtype = spec_of(self.items[source]).dtype
+        if group.kind == "conv":
+            return [Input(source, dtype, reading)], None
         matrix = (*self.items[contraction]["call"].spec.shape[:-2], *reading.shape[-2:])
-        view, dtype = self.items[contraction]["inputs"][number], spec_of(self.items[source]).dtype
+        view = self.items[contraction]["inputs"][number]
         items = group.prologues.get(number)
         if items is None:
             return [Input(source, dtype, broadcast(reading, matrix))], None

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npu_tensor.runtime.cpu.engine import Address
+from npu_tensor.runtime.cpu.gemm import Packing
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.memory import ALIGNMENT, Buffer
 from npu_tensor.runtime.scratch import Lifetime, laid_out
@@ -29,8 +30,10 @@ __all__ = [
     "Location",
     "LoopTable",
     "Number",
+    "Packed",
     "Slot",
     "joined",
+    "packed_items",
     "step",
     "value_of",
     "with_constants",
@@ -56,7 +59,28 @@ class Number(NamedTuple):
     kind: type
 
 
-Slot = Location | Number | int | float
+class Packed(NamedTuple):
+    """Address of an item that was packed for a product, see `Processor.packed`.
+
+    Attributes:
+        item: Its item, which must exist before the loops run.
+        offset: Bytes before the first element.
+        packing: Packing of the item.
+    """
+
+    item: int
+    offset: int
+    packing: Packing
+
+    def buffer(self, owner: Processor, values: Sequence[Any]) -> Buffer:
+        """Return the packed form of the item's value."""
+        value = values[self.item]
+        packed = owner.packed(self.packing, value, [value.address + self.offset])
+        assert packed is not None
+        return packed
+
+
+Slot = Location | Number | Packed | int | float
 """Argument of a kernel; an int or a float is the same in all runs."""
 
 
@@ -114,6 +138,11 @@ def with_constants(loops: BoundLoops, constants: Mapping[int, Buffer]) -> BoundL
     return loops._replace(loops=bound, keep=(*loops.keep, *constants.values()))
 
 
+def packed_items(loops: BoundLoops) -> list[int]:
+    """Return the items that loops read in packed form."""
+    return [slot.item for loop in loops.loops for slot in loop.slots if isinstance(slot, Packed)]
+
+
 def value_of(slot: Slot) -> Callable[[list[Any]], int | float]:
     """Return the function that gets an argument of the kernel from the values of a run."""
     if isinstance(slot, Location):
@@ -122,6 +151,7 @@ def value_of(slot: Slot) -> Callable[[list[Any]], int | float]:
     if isinstance(slot, Number):
         item, kind = slot
         return lambda values: kind(values[item])
+    assert not isinstance(slot, Packed)
     return lambda values: slot
 
 
@@ -153,8 +183,11 @@ def step(owner: Processor, loops: BoundLoops, results: Iterable[int]) -> Step:
         for item, donor in overwritten:
             buffer = values[item] = values[donor]
             forget(buffer)
-        for fixed, locations, numbers in launches:
+        for fixed, locations, numbers, packed in launches:
             arguments = fixed.copy()
+            buffers = [slot.buffer(owner, values) for _, slot in packed]
+            for (place, _), buffer in zip(packed, buffers):  # noqa: B905  # The lengths are equal.
+                arguments[place] = buffer.address
             for place, item, offset in locations:
                 arguments[place] = values[item].address + offset
             for place, item, kind in numbers:
@@ -171,8 +204,8 @@ def step(owner: Processor, loops: BoundLoops, results: Iterable[int]) -> Step:
 
 def _arguments(
     loop: BoundLoop, index: Mapping[int, int]
-) -> tuple[list[Any], list[tuple[int, int, int]], list[tuple[int, int, type]]]:
-    """Return the arguments of `Pool.launch`, and the positions of addresses and numbers that a run fills in.
+) -> tuple[list[Any], list[tuple[int, int, int]], list[tuple[int, int, type]], list[tuple[int, Packed]]]:
+    """Return the arguments of `Pool.launch`, and the positions of those that a run fills in.
 
     Args:
         loop: The loop.
@@ -184,7 +217,8 @@ def _arguments(
         (place, index.get(slot.item, slot.item), slot.offset) for place, slot in places if isinstance(slot, Location)
     ]
     numbers = [(place, slot.item, slot.kind) for place, slot in places if isinstance(slot, Number)]
-    return fixed, locations, numbers
+    packed = [(place, slot) for place, slot in places if isinstance(slot, Packed)]
+    return fixed, locations, numbers, packed
 
 
 _ZERO, _SCRATCH, _FIRST = 0, 1, 2
@@ -232,6 +266,8 @@ class LoopTable:
         self._allocations = [owner.allocator.allocation(self._sizes[memory]) for memory in blocks]
         self._results = [(item, self._own[memory]) for item, memory in kept if memory in self._own]
         self._renamed = [(item, memory) for item, memory in kept if isinstance(memory, int) and memory in changed]
+        slots = [slot for loops, _ in kernels for loop in loops.loops for slot in loop.slots]
+        self._owner, self._packed = owner, [slot for slot in slots if isinstance(slot, Packed)]
         self._offsets, nbytes = self._lay_out()
         self._scratch = owner.allocator.allocation(nbytes)
         # Items whose address or number is a base, and its number.
@@ -280,15 +316,18 @@ class LoopTable:
             return self._base(memory, None), slot.offset
         if isinstance(slot, Number):
             return self._base(*slot), 0
+        if isinstance(slot, Packed):
+            return _FIRST + len(self._own) + next(n for n, each in enumerate(self._packed) if each is slot), 0
         (bits,) = struct.unpack("q", struct.pack("d" if isinstance(slot, float) else "q", slot))
         return _ZERO, bits
 
     def _base(self, item: int, kind: type | None) -> int:
         """Return the base for the address of an item from outside, or for a number."""
-        return self._outside.setdefault((item, kind), _FIRST + len(self._own) + len(self._outside))
+        return self._outside.setdefault((item, kind), _FIRST + len(self._own) + len(self._packed) + len(self._outside))
 
     def run(self, values: list[Any]) -> None:
         scratch, own = self._scratch(), [allocate() for allocate in self._allocations]
+        own += [slot.buffer(self._owner, values) for slot in self._packed]
         for item in self._changed:
             self._forget(values[item])
         outside = [values[item].address if kind is None else kind(values[item]) for item, kind in self._outside]

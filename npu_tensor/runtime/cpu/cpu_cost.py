@@ -22,6 +22,8 @@ __all__ = [
     "LEAST_PIECE",
     "NEAR",
     "ProductWork",
+    "attention_cost",
+    "convolution_cost",
     "copy_cost",
     "factor_dtypes",
     "flops",
@@ -31,6 +33,7 @@ __all__ = [
     "product_work",
     "quantized_cost",
     "quantized_piece",
+    "taps_cost",
     "total",
 ]
 
@@ -175,7 +178,7 @@ def product_work(task: Task, blocking: Blocking, target: CpuTarget) -> ProductWo
     strides = [source.layout.strides for source in (left[0], right[0]) if source.layout]
     if not any(task.prologues) and all(len(each) == len(task.shape) for each in strides):
         a, b = map(Matrix, factor_dtypes(task), strides)
-        direct = direct_tile((m, n, task.depth), a, b, unit, target, products)
+        direct = direct_tile((m, n, task.depth), a, b, unit, target, products, threads=1)
     if direct is not None:
         rows, columns = direct[0].rows, direct[0].columns
     width = (direct[0].group if direct else 0) or columns  # that are computed together
@@ -202,6 +205,16 @@ def product_cost(task: Task, rates: ProcessorRates, threads: int, blocking: Bloc
     return Cost(_sum(rates, *stages), nbytes)
 
 
+def convolution_cost(task: Task, rates: ProcessorRates, threads: int, depthwise: bool) -> Cost:
+    """Return the cost of a convolution, at the rate of matrix products, or of element-wise work if depthwise."""
+    assert task.program is not None
+    elements, nbytes = math.prod(task.shape), _tensor_bytes(task)
+    seconds = 2 * task.macs / rates.flops if depthwise else task.macs / rates.macs["float32"]
+    seconds += elements * flops(task.program) / rates.flops
+    working = max(1, min(threads, int(seconds / rates.fork_seconds)))
+    return Cost(_sum(rates, (max(seconds / working, _memory_seconds(nbytes, working, rates)), working)), nbytes)
+
+
 QUANTIZED_MACS: Final = 0.6
 """Rate of products with quantized weights, by that of float32 products, on a Zen 3: 20 to 34 per nanosecond."""
 
@@ -221,11 +234,41 @@ def quantized_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
     return Cost(_sum(rates, *stages), nbytes)
 
 
+EXPONENTIAL_FLOPS: Final = 32
+"""Cost of masking a score and of its exponential, in operations; assumed, not measured."""
+
+
+def attention_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
+    """Return the cost of `attention`: two products and an exponential for each score."""
+    batch, queries, heads, value_features = task.shape
+    key = task.inputs[1].layout
+    assert key is not None
+    _, _, keys, features = key.shape
+    scores = batch * heads * queries * keys
+    if task.call is not None and task.call.attributes["is_causal"]:
+        scores = scores * (queries + 1) // (2 * max(queries, keys, 1))
+    macs = scores * (features + value_features)
+    working = max(1, min(threads, macs // LEAST_PIECE))
+    nbytes = _tensor_bytes(task)
+    seconds = macs / rates.macs["float32"] + scores * EXPONENTIAL_FLOPS / rates.flops
+    return Cost(_sum(rates, (max(seconds / working, _memory_seconds(nbytes, working, rates)), working)), nbytes)
+
+
 def copy_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
     nbytes = _tensor_bytes(task)
     working = max(1, min(threads, nbytes // PACKED_PIECE))
     return Cost(_sum(rates, (_memory_seconds(nbytes, working, rates), working)), nbytes)
 
+
+def taps_cost(task: Task, operations: int, rates: ProcessorRates, threads: int) -> Cost:
+    """Return the cost of a pool, a resized image or samples, from the number of elements that are combined."""
+    nbytes, working = _tensor_bytes(task), max(1, min(threads, operations // LEAST_PIECE))
+    seconds = max(operations * TAP_FLOPS / rates.flops / working, _memory_seconds(nbytes, working, rates))
+    return Cost(_sum(rates, (seconds, working)), nbytes)
+
+
+TAP_FLOPS: Final = 4
+"""Cost of combining an element with others, in operations; assumed, not measured."""
 
 ROUNDING_FLOPS: Final = 8
 """Cost of rounding an element to 8 bits, in operations; assumed, not measured."""

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import chain, takewhile
+from itertools import chain
 from typing import Final
 
 from npu_tensor.kernels.vector_product import as_sum_over_rows
-from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable
+from npu_tensor.runtime.cpu.attention_kernel import attention_kernel
+from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable, packed_items
+from npu_tensor.runtime.cpu.concat import concat_kernel
+from npu_tensor.runtime.cpu.convolution_gradients import transposed_kernel, weight_gradient_kernel
+from npu_tensor.runtime.cpu.convolution_kernel import convolution_kernel
 from npu_tensor.runtime.cpu.data_ops import COMPOSED
-from npu_tensor.runtime.cpu.gather_along import gather_kernel
 from npu_tensor.runtime.cpu.kernels import CpuKernel, LoopKernel, ProductKernel, composed_kernel
 from npu_tensor.runtime.cpu.loop_kernel import refusal
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
+from npu_tensor.runtime.cpu.pooling import pool_kernel, positions_kernel
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.quantized_product import DequantizeKernel, QuantizedKernel
 from npu_tensor.runtime.cpu.row_copies import rows_kernel
+from npu_tensor.runtime.cpu.sampling import samples_kernel
+from npu_tensor.runtime.cpu.scan import scan_kernel
+from npu_tensor.runtime.cpu.selection import selection_kernel
 from npu_tensor.runtime.cpu.write_strided import strided_kernel
 from npu_tensor.task import Fusion, Kernel, PlannedLaunch, Refusal, Step, Task
 
@@ -24,12 +31,23 @@ __all__ = ["CpuDevice"]
 
 
 KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
+    **dict.fromkeys(["conv_transpose_1d", "conv_transpose_2d", "conv_transpose_3d"], transposed_kernel),
+    "conv_weight_gradient": weight_gradient_kernel,
+    "attention": attention_kernel,
     "linear_quantized": QuantizedKernel,
+    "concat": concat_kernel,
     "dequantize": DequantizeKernel,
-    "gather_along": gather_kernel,
+    "gather_along": partial(rows_kernel, puts=False),
     "put": partial(rows_kernel, puts=True),
+    "scatter_along": partial(rows_kernel, puts=True),
     "take": partial(rows_kernel, puts=False),
+    "take_points": partial(rows_kernel, puts=False),
+    **dict.fromkeys(("cumsum", "cumprod", "running_extreme"), scan_kernel),
+    "top_indices": selection_kernel,
     "write_strided": strided_kernel,
+    **dict.fromkeys(("pool_1d", "pool_2d", "pool_3d", "adaptive_pool", "upscale", "resample_backward"), pool_kernel),
+    **dict.fromkeys(("max_pool_positions", "max_pool_backward"), positions_kernel),
+    **dict.fromkeys(("samples_at", "samples_at_backward_0", "samples_at_backward_1"), samples_kernel),
     **dict.fromkeys(COMPOSED, composed_kernel),
 }
 """Constructors of kernels by data op, which may refuse a task. A new kind of kernel is registered here."""
@@ -48,6 +66,19 @@ def _loops(kernel: Kernel) -> BoundKernel | None:
     return BoundKernel(kernel.loops, [output.item for output in kernel.task.outputs])
 
 
+def _together(kernels: Sequence[Kernel]) -> list[BoundKernel]:
+    """Return the first kernels that can be one call: what they pack must exist before."""
+    bound: list[BoundKernel] = []
+    made: set[int] = set()
+    for kernel in kernels:
+        each = _loops(kernel)
+        if each is None or any(item in made for item in packed_items(each.loops)):
+            break
+        bound.append(each)
+        made.update(each.results)
+    return bound
+
+
 class CpuDevice(Processor):
     """The processor of this machine."""
 
@@ -64,8 +95,7 @@ class CpuDevice(Processor):
         result: list[PlannedLaunch] = []
         first = 0
         while first < len(kernels):
-            several = takewhile(lambda each: each is not None, map(_loops, kernels[first:]))
-            bound = [each for each in several if each is not None]
+            bound = _together(kernels[first:])
             end = first + max(1, len(bound))
             if len(bound) > 1:
                 table = LoopTable(self, bound, frozenset(chain(*dying[first:end])))
@@ -86,6 +116,8 @@ class CpuDevice(Processor):
             reason = refusal(program)
             if reason is not None:
                 return Refusal(reason)
+        if task.kind == "conv":
+            return convolution_kernel(self, task)
         if task.kind != "matmul":
             return LoopKernel(self, task)
         if task.shape[-2:] == (1, 1):  # Threads share a long row.

@@ -60,7 +60,7 @@ def _rotation(task: Task) -> Composed | Refusal:
     assert positions.dtype is not None
     assert task.call is not None
     if x.dtype is float64:
-        return Refusal("sin and cos are compiled for float32, not for float64")
+        return Refusal("compiled for floats of up to 32 bits")
     attributes = task.call.attributes
     size, neox = attributes["n_dims"], attributes["mode"] == "neox"
     # Distance of the features of a pair, and of two pairs.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.runtime.cpu.engine import Address, Engine
-from npu_tensor.runtime.cpu.gemm_micro import LEAST_ROWS, Blocking, Unit, unit_lanes
+from npu_tensor.runtime.cpu.gemm_micro import LEAST_ROWS, UNITS, Blocking, Unit, unit_lanes, usual_blocking
 from npu_tensor.runtime.cpu.gemm_multiply import MULTIPLY_META, GemmSpec, TileSpec, multiply_module
 from npu_tensor.runtime.cpu.gemm_pack import PackPrologue, PackSpec, Segment, pack_module, panel_bytes
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, register_dtype
 from npu_tensor.runtime.memory import Buffer
 
-__all__ = ["Computed", "Gemm", "Matrix", "Packing", "Scattered", "direct_tile", "tile_rows"]
+__all__ = ["Computed", "Gemm", "Matrix", "Packing", "Scattered", "Windows", "direct_tile", "tile_rows"]
 
 Launch = Callable[..., None]
 
@@ -52,10 +52,18 @@ _THIN_COLUMNS, _LONG_ROWS = 12, 16
 # form: the most rows, vectors and accumulators; eight vectors were slower on a Zen 4.
 _INNER_GROUPS = {32: (8, 8, 8, 4), 16: (8, 4, 4, 2)}
 _OUTER_TILES = {32: (8, 6, 24), 16: (4, 6, 12)}
+# Products of few rows read B in the order of its memory if it is larger than the caches of a core, in parts of so many
+# columns: at least as many as a stream that the processor foresees, and at most so that the sums stay in L1.
+_STREAMED_BYTES, _STREAMED_ROWS, _STREAMED_COLUMNS = 512 << 10, 4, (128, 4096)
 # Lines of B that are read ahead, and their maximum bytes in the inner form: with short ones, most of what a tile needs
 # is on other pages, which no processor foresees; long ones would leave L2 before they are needed. Measured on a Zen 3,
 # with keys of 64 float16 beyond L2: 2.5 times as fast.
 _AHEAD, _SHORT_LINE_BYTES = 32, 1024
+# Elements between lines whose vectors are shuffled from two loads at most.
+_VECTOR_DISTANCES = (1, 2)
+# Rows of a tile of windows, whose addresses need a register each, and instructions that such an address takes.
+_WINDOW_ROWS, _ROW_COST = 12, 5
+_CACHE_LINE = 64
 # Largest panel of B that a thread packs on its stack: row kernels use as much stack.
 _STRIP_BYTES = 256 << 10
 # The largest packed A that is read for each such panel: L3 has to hold it. Windows, of which B would be many times the
@@ -79,6 +87,58 @@ class Scattered(NamedTuple):
     columns: Layout
 
 
+class Windows(NamedTuple):
+    """An image as operand A: a row has the elements that a kernel covers at one position, run by run of channels.
+
+    The channels are neighbours in memory. Row r of the product at an index of the batch is position r + index . lines.
+    Elements outside the image are 0. With `depthwise`, column c of the product only reads channel c.
+
+    Attributes:
+        dtype: Dtype in memory.
+        batch: Elements between images, for each batch dimension.
+        lines: Positions between products, for each batch dimension.
+        channels: Number of channels that a row reads at each place of the kernel.
+        places: For each spatial dimension: extent, elements between neighbours, number of positions, elements of the
+            kernel, and place of element e at position p as p * step + e * gap + start: (step, gap, start).
+        depthwise: True if every channel is convolved on its own.
+    """
+
+    dtype: str
+    batch: tuple[int, ...]
+    lines: tuple[int, ...]
+    channels: int
+    places: tuple[tuple[int, int, int, int, int, int, int], ...]
+    depthwise: bool = False
+
+    @property
+    def taps(self) -> int:
+        """Number of places of the kernel."""
+        return math.prod([place[3] for place in self.places])
+
+    def table(self) -> tuple[NDArray[np.int64], int]:
+        """Return the offset in elements of each run of each row, -1 outside the image, and the elements of a run."""
+        offsets, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
+        run, run_places = self.channels, len(self.places)
+        last_extent, last_distance, *last = self.places[-1]
+        at = _positions(*last)
+        if last_distance * last[3] == run and not self.depthwise and ((at >= 0) & (at < last_extent)).all():
+            run, run_places = run * last[1], run_places - 1  # Neighbours of the kernel are neighbours in memory.
+        for number, (extent, distance, *place) in enumerate(self.places):
+            at = _positions(*place)
+            if number >= run_places:
+                at = at[:, :1]
+            rows, columns = offsets.shape[0] * at.shape[0], offsets.shape[1] * at.shape[1]
+            offsets = (offsets[:, None, :, None] + (at * distance)[None, :, None, :]).reshape(rows, columns)
+            within = (at >= 0) & (at < extent)
+            inside = (inside[:, None, :, None] & within[None, :, None, :]).reshape(rows, columns)
+        return np.where(inside, offsets, -1), run
+
+
+def _positions(count: int, size: int, step: int, gap: int, start: int) -> NDArray[np.int64]:
+    """Return the place that each element of a kernel (columns) has at each position (rows)."""
+    return np.arange(count)[:, None] * step + np.arange(size)[None, :] * gap + start
+
+
 class Computed(NamedTuple):
     """A matrix that is computed element by element while it is packed, as if it had been stored.
 
@@ -95,7 +155,7 @@ class _Problem(NamedTuple):
 
     shape: tuple[int, int, int]
     batch: tuple[int, ...]
-    a: Matrix | Computed | Scattered
+    a: Matrix | Computed | Scattered | Windows
     b: Matrix | Computed | Scattered
     outputs: tuple[Matrix, ...]
     operands: tuple[Matrix, ...]
@@ -116,7 +176,7 @@ class _Problem(NamedTuple):
         A stack of small products with the same weights becomes one with full tiles.
         """
         problem = self
-        while problem.batch and not isinstance(problem.a, Scattered) and not isinstance(problem.b, Scattered):
+        while problem.batch and isinstance(problem.a, Matrix | Computed) and not isinstance(problem.b, Scattered):
             m, n, k = problem.shape
             size = problem.batch[-1]
             followed = [_strides(operand) for operand in (*_matrices(problem.a), *problem.tensors)]
@@ -165,11 +225,13 @@ def _matrices(operand: Matrix | Computed) -> list[Matrix]:
     return [x for x in inputs if x.strides is not None]
 
 
-def _column_stride(operand: Matrix, columns: int) -> int | None:
-    """Return the column stride; 1 for a single column; None for a number."""
+def _access(operand: Matrix, columns: int) -> str:
+    """Return the access of `GemmSpec` to an operand of the epilogue."""
     if operand.strides is None:
-        return None
-    return operand.strides[-1] if columns > 1 else 1
+        return "number"
+    if columns > 1 and operand.strides[-1] == 0:
+        return "column"
+    return "row" if operand.strides[-2] else "vector"
 
 
 def _matrix_without_batch(operand: Matrix, keep: int) -> Matrix:
@@ -225,6 +287,7 @@ def _pack_spec(
         return PackSpec(operand.dtype, unit, "runs", width)
     if isinstance(operand, Scattered):
         distance = _line_distance(operand, k_axis)
+        distance = distance if distance in _VECTOR_DISTANCES else 0
         return PackSpec(operand.dtype, unit, "scattered", width, line_elements=distance, rest=k % unit.count)
     if isinstance(operand, Computed):
         along_k = all(_vector_access(x, k_axis, k) for x in operand.inputs)
@@ -244,11 +307,12 @@ def _pack_spec(
 
 def direct_tile(
     shape: tuple[int, int, int],
-    a: Matrix | Computed | Scattered,
+    a: Matrix | Computed | Scattered | Windows,
     b: Matrix | Computed | Scattered,
     unit: Unit,
     target: CpuTarget,
     products: int,
+    threads: int,
 ) -> tuple[TileSpec, dict[str, int]] | None:
     """Return the tile and the sizes of products that read A and B in place; None if they should pack them."""
     m, n, k = shape
@@ -272,6 +336,13 @@ def direct_tile(
     in_units = unit.count == 1 or (a_k == 1 and k % unit.count == 0 and size_a * unit.count == unit.bytes)
     if (b_line != 1 and n > 1) or not in_units:
         return None
+    sizes |= {"b_line_bytes": b_k * size_b, "a_step_bytes": a_k * size_a * unit.count, "steps": k // unit.count}
+    if thin and unit.count == 1 and k * n * size_b >= _STREAMED_BYTES:
+        if m > _STREAMED_ROWS:
+            return None
+        least, most = _STREAMED_COLUMNS
+        columns = min(max(-(-n // threads), least), most // m)
+        return TileSpec(unit, "streamed", m, 1 << (columns.bit_length() - 1), a.dtype, b.dtype), sizes
     most_rows, vectors, accumulators = _OUTER_TILES[target.vector_registers]
     # Vectors come in groups of `unit.count`, and int8_quad has a row of accumulators more.
     rows = _even(m, min(most_rows, accumulators // unit.count - (unit.count == 4)))
@@ -279,7 +350,6 @@ def direct_tile(
     one_by_one = max(rows, (target.vector_registers - rows - 2) // rows)
     vectors = _whole(-(-n // lanes), min(vectors, accumulators // rows, one_by_one))
     vectors = max(1, vectors // unit.count) * unit.count
-    sizes |= {"b_line_bytes": b_k * size_b, "a_step_bytes": a_k * size_a * unit.count, "steps": k // unit.count}
     return TileSpec(unit, "outer", rows, vectors * lanes, a.dtype, b.dtype, _AHEAD), sizes
 
 
@@ -382,9 +452,9 @@ class Gemm:
     target    of the engine
     blocking  in which the products are computed, for the dtypes of a and b
     shape     (m, n, k) of every product
-    a, b      m x k and k x n matrices with any strides, or `Scattered` or `Computed` ones. float32, bfloat16 and
-              float16, mixed or not, are summed in float32; int8, uint8, int16 and int32 in int32 (wrapping);
-              float64 and int64 in their own dtype
+    a, b      m x k and k x n matrices with any strides, or `Scattered` or `Computed` ones; A may be `Windows`.
+              float32, bfloat16 and float16, mixed or not, are summed in float32; int8, uint8, int16 and int32 in int32
+              (wrapping); float64 and int64 in their own dtype
     outputs   m x n matrices whose column stride is 1. Sums are cast to a dtype unless the epilogue does it
     epilogue  elementwise program: load slot 0 is the sum, slot i the operand i - 1, one result per output
     operands  of the epilogue: m x n matrices with any row stride and a column stride of 0 or 1, and numbers
@@ -393,7 +463,7 @@ class Gemm:
     strips    whether panels of B should be packed when they are needed
 
     empty     whether there is nothing to compute
-    packings  how A and B are packed before; empty if they are read where they are
+    packings  how A and B are packed before; only B with windows; empty if they are read where they are
     strips    whether the loop that multiplies packs B itself: not if B is `Computed`, or its panels are too large
     multiply  the loop whose arguments are A and B, packed or not, the outputs and the operands
     """
@@ -405,7 +475,7 @@ class Gemm:
         blocking: Blocking,
         shape: tuple[int, int, int],
         *,
-        a: Matrix | Computed | Scattered,
+        a: Matrix | Computed | Scattered | Windows,
         b: Matrix | Computed | Scattered,
         outputs: Sequence[Matrix],
         epilogue: Program | None = None,
@@ -417,7 +487,7 @@ class Gemm:
         problem = _Problem(shape, batch, a, b, tuple(outputs), tuple(operands))
         self._engine = engine
         self._target = target
-        self._metas: list[NDArray[np.int64]] = []  # keeps the arrays alive whose addresses the loops hold
+        self._metas: list[NDArray[Any]] = []  # keeps the arrays alive whose addresses the loops hold
         self.empty = problem.empty
         self.packings: tuple[Packing, ...] = ()
         self.strips = strips and not problem.empty
@@ -428,9 +498,11 @@ class Gemm:
     def _bind(self, problem: _Problem, blocking: Blocking, epilogue: Program | None, threads: int) -> None:
         unit = blocking.unit
         products = math.prod(problem.batch)
-        direct = direct_tile(problem.shape, problem.a, problem.b, unit, self._target, products)
+        direct = direct_tile(problem.shape, problem.a, problem.b, unit, self._target, products, threads)
         self.strips = self.strips and direct is None
-        if direct is None:
+        if isinstance(problem.a, Windows):
+            tile, sizes, offsets = self._windows(problem, problem.a, blocking)
+        elif direct is None:
             tile, sizes, offsets = self._packed(problem, blocking, threads)
         else:
             tile, sizes = direct
@@ -447,15 +519,15 @@ class Gemm:
         header = [sizes.get(field, 0) for field in MULTIPLY_META]
         header += [_strides(tensor)[-2] * ELEMENT_SIZE[tensor.dtype] for tensor in problem.tensors]
         offsets += [_batch_offsets(problem.batch, tensor) for tensor in problem.tensors]
-        tile_cycles = _OVERHEAD_CYCLES + sizes["steps"] * tile.rows * tile.columns // unit_lanes(
-            tile.unit, self._target
-        )
-        access = {None: "number", 0: "column", 1: "row"}
+        if isinstance(problem.a, Windows):
+            offsets.append(_offsets("int8", Layout(problem.batch, problem.a.lines)))
+        steps = sizes["steps"] * sizes.get("runs", 1)
+        tile_cycles = _OVERHEAD_CYCLES + steps * tile.rows * tile.columns // unit_lanes(tile.unit, self._target)
         spec = GemmSpec(
             tile,
             tuple(output.dtype for output in problem.outputs),
             epilogue or _store_sum(unit.accumulate, problem.outputs),
-            tuple((operand.dtype, access[_column_stride(operand, n)]) for operand in problem.operands),
+            tuple((operand.dtype, _access(operand, n)) for operand in problem.operands),
             self.strips,
         )
         strips = len(offsets[0]) * blocks * b_panels
@@ -471,6 +543,7 @@ class Gemm:
     ) -> tuple[TileSpec, dict[str, int], list[NDArray[np.int64]]]:
         """Return the tile, the sizes and the offsets of A and B of a product that packs them."""
         m, n, k = problem.shape
+        assert not isinstance(problem.a, Windows)
         unit, most_rows, columns = blocking
         rows, steps, quads = tile_rows(m, most_rows), max(1, -(-k // unit.count)), unit.name == "int8_quad"
         spec_a = _pack_spec(problem.a, unit, rows, -1, k, m, self._target)._replace(flip_sign=quads)
@@ -487,6 +560,48 @@ class Gemm:
             sizes["blocks"] = _strip_blocks(pack_a.panels, len(offsets[0]) * pack_b.panels, threads)
             sizes |= {"pack": int(pack_b.loop.kernel or 0), "pack_meta": pack_b.loop.meta_address}
         return tile, sizes, offsets
+
+    def _windows(
+        self, problem: _Problem, a: Windows, blocking: Blocking
+    ) -> tuple[TileSpec, dict[str, int], list[NDArray[np.int64]]]:
+        """Return the tile, the sizes and the offsets of A and B of a product that reads A through a table."""
+        m, n, _ = problem.shape
+        unit, most_rows, columns = self._window_blocking(a, n, blocking)
+        rows, size = tile_rows(m, most_rows), ELEMENT_SIZE[a.dtype]
+        table, run = a.table()
+        steps = 1 if a.depthwise else run // unit.count
+        spec_b = _pack_spec(problem.b, unit, columns, -2, a.taps * a.channels, n, self._target)
+        k = a.taps * (1 if a.depthwise else a.channels)
+        pack_b = self._packing(spec_b, problem.b, problem.batch, k, max(1, k // unit.count), n, k_axis=-2)
+        self.packings = (pack_b,)
+        entries = np.where(table < 0, -1, table * size)
+        if entries.max(initial=0) > np.iinfo(np.int32).max:
+            raise MemoryError("an image of more than 2 GB")
+        lines, zeros = entries.astype(np.int32), np.zeros(max(run * size, columns * size) + _CACHE_LINE, np.int8)
+        self._metas += [lines, zeros]
+        sizes = {"steps": steps, "runs": lines.shape[1], "table": lines.ctypes.data, "zeros": zeros.ctypes.data}
+        sizes |= {"a_panel_bytes": rows * run * size, "b_panel_bytes": pack_b.panel_bytes}
+        tile = TileSpec(unit, "depthwise" if a.depthwise else "windows", rows, columns, a.dtype)
+        return tile, sizes, [_offsets(a.dtype, Layout(problem.batch, a.batch)), pack_b.offsets]
+
+    def _window_blocking(self, a: Windows, n: int, blocking: Blocking) -> Blocking:
+        """Return a blocking whose units do not straddle runs, and whose columns are few if there are few."""
+        unit, rows, columns = blocking
+        if unit.count > 1 and (a.depthwise or a.channels % unit.count):
+            unit, rows, columns = usual_blocking(UNITS[unit.accumulate], self._target)
+        lanes, registers = unit_lanes(unit, self._target), self._target.vector_registers
+        vectors = -(-n // lanes)
+        if a.depthwise:
+            # Columns and weights are held, and each row of a tile costs some instructions per place of the kernel.
+            tiles = [(min((registers - 1) // width - 1, _WINDOW_ROWS), width) for width in range(1, 6)]
+            rows, width = min(
+                tiles, key=lambda tile: -(-vectors // tile[1]) * (_ROW_COST + tile[1] + tile[1] / tile[0])
+            )
+            return Blocking(unit, rows, width * lanes)
+        width = min((2, 3, 1), key=lambda width: -(-vectors // width) * width * (1.1 if width == 1 else 1))
+        if width * lanes != columns:
+            rows = (registers - 1 - width) // width
+        return Blocking(unit, min(rows, _WINDOW_ROWS), width * lanes)
 
     def _packing(
         self,
@@ -512,7 +627,7 @@ class Gemm:
             strides, outer = [0, 0], [_strides(x)[across] * ELEMENT_SIZE[x.dtype] for x in matrices]
         elif isinstance(operand, Scattered):
             size, (along_lines, along_k) = ELEMENT_SIZE[operand.dtype], _lines_and_k(operand, k_axis)
-            distance, lanes = spec.line_elements * size, unit_lanes(spec.unit, self._target)
+            distance, lanes = _line_distance(operand, k_axis) * size, unit_lanes(spec.unit, self._target)
             k_offsets, line_offsets = (_offsets(operand.dtype, layout) for layout in (along_k, along_lines))
             if spec.layout == "runs":
                 tables, rest = [k_offsets, line_offsets], [along_k.shape[-1]]
@@ -520,14 +635,16 @@ class Gemm:
                 firsts, segments = _segments(line_offsets, distance, spec.width, lanes)
                 tables, rest = [k_offsets, firsts, np.stack(segments, axis=1)], []
             self._metas += tables
-            strides, outer = [0, 0], [*(table.ctypes.data for table in tables), *rest]
+            strides, outer = [distance, 0], [*(table.ctypes.data for table in tables), *rest]
         else:
             size = ELEMENT_SIZE[operand.dtype]
             strides, outer = [_strides(operand)[axis] * size for axis in (line_axis, k_axis)], []
         meta = np.array([k, steps, lines, panels, *strides, bytes_, *outer, *offsets.ravel()], np.int64)
         module = pack_module(spec, self._target)
         loop = self._loop(module, meta, panels * len(offsets), _PIECE_BYTES // bytes_)
-        key = (spec, meta.tobytes()) if isinstance(operand, Matrix) else None
+        key: Hashable = (spec, meta.tobytes()) if isinstance(operand, Matrix) else None
+        if isinstance(operand, Scattered):
+            key = (spec, operand, batch, k, lines)
         return Packing(key, loop, index.ravel(), panels, bytes_)
 
     def _loop(self, module: str, meta: NDArray[np.int64], items: int, grain: int) -> _Loop:

@@ -32,6 +32,7 @@ __all__ = [
     "emit_products",
     "first_of",
     "in_order",
+    "multiply_add",
     "sum_each",
     "unit_lanes",
     "unpack",
@@ -194,7 +195,8 @@ class Elements(NamedTuple):
         return units
 
 
-def _multiply_add(emitter: Emitter, unit: Unit, total: Value, a: Value, b: Value) -> Value:
+def multiply_add(emitter: Emitter, unit: Unit, total: Value, a: Value, b: Value) -> Value:
+    """Return total + a * b, unit by unit."""
     if unit.name in ("float32", "float64"):
         return emitter.fma(a, b, total)
     if unit.name == "int8_quad":
@@ -311,7 +313,7 @@ def emit_products(
         for j, other in enumerate(others[0].load(others[1])):
             for i, vector in enumerate(registers):
                 at, pair = (j * b.vectors + i, (other, vector)) if by_row else (i * b.vectors + j, (vector, other))
-                sums[at] = _multiply_add(emitter, unit, sums[at], *pair)
+                sums[at] = multiply_add(emitter, unit, sums[at], *pair)
         return emitter.byte_offset(from_a, a.step_bytes), emitter.byte_offset(from_b, b.step_bytes), *sums
 
     return emitter.loop(0, steps, 1, [a.start, b.start, *totals], step)[2:]

@@ -1,24 +1,30 @@
 """The kernel that multiplies, tile by tile, and applies the epilogue to each tile of the result.
 
-The sums of a tile have three forms, which differ in how the operands are read:
+The sums of a tile have six forms, which differ in how the operands are read:
 
-packed  panels of A and B, whose units stand in the order in which the steps read them
-outer   A by single units and B by vectors of columns, both where they are: for B with neighbouring columns
-inner   A and B by vectors along K, both where they are, for one group of columns after the other; the lanes of each
-        accumulator are added at the end: for A and B whose elements along K are neighbours
+packed     panels of A and B, whose units stand in the order in which the steps read them
+outer      A by single units and B by vectors of columns, both where they are: for B with neighbouring columns
+inner      A and B by vectors along K, both where they are, for one group of columns after the other; the lanes of each
+           accumulator are added at the end: for A and B whose elements along K are neighbours
+windows    A by single units where it is, and packed panels of B: a row of A is what a kernel covers of an image, one
+           run of channels per place of the kernel, at the offsets in a table
+streamed   A by single units and B by whole rows, some at a time; the sums are in memory. For few rows and a large B,
+           which is then read in the order of its memory
+depthwise  like windows, but a column of the result is the sum of its own column of A, weighted by its column of B
 
-The last two read each element of an operand once for every tile that it is in, and in no better order than the operand
-has, so they are for small products and for those of few rows.
+Outer and inner read each element of an operand once for every tile that it is in, and in no better order than the
+operand has, so they are for small products and for those of few rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from npu_tensor._util.cache_sizes import MODULES
 from npu_tensor.ops.expression import Program
+from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.runtime.cpu.gemm_micro import (
     Elements,
     Operand,
@@ -26,6 +32,7 @@ from npu_tensor.runtime.cpu.gemm_micro import (
     emit_products,
     first_of,
     in_order,
+    multiply_add,
     sum_each,
     unit_lanes,
     unpack,
@@ -37,7 +44,7 @@ from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, Value
 
 __all__ = ["MULTIPLY_META", "GemmSpec", "TileSpec", "multiply_module"]
 
-Form = Literal["packed", "outer", "inner"]
+Form = Literal["packed", "outer", "inner", "streamed", "windows", "depthwise"]
 
 # int8_quad multiplies unsigned elements of A, which are 128 too large, by signed ones of B. The products of a row of A
 # that is all 128 are subtracted.
@@ -66,7 +73,10 @@ class TileSpec(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Position of a tile: matrices of its product, panels, and first row and column."""
+    """Position of a tile: matrices of its product, panels, and first row and column.
+
+    `first_line` is the line of the table of windows that belongs to the first row of the product.
+    """
 
     a: Value
     b: Value
@@ -74,10 +84,18 @@ class _Place(NamedTuple):
     b_panel: Value
     first_row: Value
     first_column: Value
+    first_line: Value | None
 
 
 def emit_sums(
-    emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], a: Value, b: Value, a_panel: Value, b_panel: Value
+    emitter: Emitter,
+    tile: TileSpec,
+    meta: Mapping[str, Value],
+    a: Value,
+    b: Value,
+    a_panel: Value,
+    b_panel: Value,
+    first_line: Value | None = None,
 ) -> list[Value]:
     """Return the sums row by row, as vectors of columns.
 
@@ -89,12 +107,10 @@ def emit_sums(
         b: Address of matrix B, packed or not.
         a_panel: Number of the panel of A.
         b_panel: Number of the panel of B.
+        first_line: Line of the table of windows for the first row of the product.
     """
     rows, columns = emitter.mul(a_panel, tile.rows), emitter.mul(b_panel, tile.columns)
-    place = _Place(a, b, a_panel, b_panel, rows, columns)
-    if tile.form == "packed":
-        return _packed(emitter, tile, meta, place)
-    return (_outer if tile.form == "outer" else _inner)(emitter, tile, meta, place)
+    return _FORMS[tile.form](emitter, tile, meta, _Place(a, b, a_panel, b_panel, rows, columns, first_line))
 
 
 def _packed(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _Place) -> list[Value]:
@@ -254,26 +270,123 @@ def _inner(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _
     return groups[0]
 
 
+def _windows(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _Place) -> list[Value]:
+    unit, lanes = tile.unit, unit_lanes(tile.unit, emitter.target)
+    vectors, vector_bytes = tile.columns // lanes, lanes * unit.bytes
+    elements, unit_bytes = Elements(emitter, unit, tile.dtype_a), unit.count * ELEMENT_SIZE[tile.dtype_a]
+    type_ = f"<{lanes} x {unit.accumulator}>"
+
+    def add_run(runs: Sequence[Value], carried: Sequence[Value]) -> list[Value]:
+        def step(index: Value, carried: list[Value]) -> Sequence[Value]:
+            from_b, *sums = carried
+            columns = [emitter.load_value(type_, from_b, j, align=vector_bytes) for j in range(vectors)]
+            offset = emitter.mul(index, unit_bytes)
+            for row, run in enumerate(runs):
+                address = emitter.byte_offset(run, offset)
+                one = elements.load(1, address) if unit.count == 1 else emitter.load_value(unit.bits, address, align=1)
+                value = emitter.broadcast(one, lanes)
+                for j, column in enumerate(columns, row * vectors):
+                    sums[j] = multiply_add(emitter, unit, sums[j], value, column)
+            return emitter.byte_offset(from_b, vectors * vector_bytes), *sums
+
+        return emitter.loop(0, meta["steps"], 1, carried, step)
+
+    return _over_kernel(emitter, tile, meta, place, place.a, add_run)
+
+
+def _depthwise(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _Place) -> list[Value]:
+    unit, lanes = tile.unit, unit_lanes(tile.unit, emitter.target)
+    vectors, vector_bytes = tile.columns // lanes, lanes * unit.bytes
+    elements, size = Elements(emitter, unit, tile.dtype_a), ELEMENT_SIZE[tile.dtype_a]
+    type_ = f"<{lanes} x {unit.accumulator}>"
+    left = emitter.sub(meta["n"], place.first_column)
+
+    def sums(masks: Sequence[Value | None]) -> list[Value]:
+        def add_run(runs: Sequence[Value], carried: Sequence[Value]) -> list[Value]:
+            from_b, *sums = carried
+            columns = [emitter.load_value(type_, from_b, j, align=vector_bytes) for j in range(vectors)]
+            for row, run in enumerate(runs):
+                for j, (column, mask) in enumerate(zip(columns, masks, strict=True)):
+                    value = elements.load(lanes, emitter.byte_offset(run, j * lanes * size), mask)
+                    at = row * vectors + j
+                    sums[at] = multiply_add(emitter, unit, sums[at], value, column)
+            return [emitter.byte_offset(from_b, vectors * vector_bytes), *sums]
+
+        first = emitter.byte_offset(place.a, emitter.mul(place.first_column, size))
+        return _over_kernel(emitter, tile, meta, place, first, add_run)
+
+    def edge() -> list[Value]:
+        return sums([first_of(emitter, emitter.sub(left, first), lanes) for first in range(0, tile.columns, lanes)])
+
+    # Without AVX512, LLVM makes a branch per element of most masked loads.
+    if emitter.target.has_avx512:
+        return edge()
+    return emitter.branch(emitter.compare("sge", left, tile.columns), lambda: sums([None] * vectors), edge)
+
+
+def _over_kernel(
+    emitter: Emitter,
+    tile: TileSpec,
+    meta: Mapping[str, Value],
+    place: _Place,
+    image: Value,
+    add_run: Callable[[Sequence[Value], Sequence[Value]], list[Value]],
+) -> list[Value]:
+    """Return the sums over all places of a kernel. `add_run` gets the run of each row, and B's address and the sums."""
+    assert place.first_line is not None
+    table, zeros = (emitter.assign("ptr", f"inttoptr i64 {meta[name].name} to ptr") for name in ("table", "zeros"))
+    last = emitter.sub(meta["m"], 1)
+    rows = [emitter.smaller(emitter.add(place.first_row, i), last) for i in range(tile.rows)]
+    lines = [emitter.mul(emitter.add(row, place.first_line), meta["runs"]) for row in rows]
+
+    def add_place(number: Value, carried: list[Value]) -> list[Value]:
+        runs = []
+        for line in lines:
+            entry = emitter.byte_offset(table, emitter.mul(emitter.add(line, number), 4))
+            offset = emitter.convert("sext", emitter.load_value("i32", entry, align=4), "i64")
+            is_inside = emitter.compare("sge", offset, 0)
+            runs.append(emitter.select(is_inside, emitter.byte_offset(image, offset), zeros))
+        return add_run(runs, carried)
+
+    unit, lanes = tile.unit, unit_lanes(tile.unit, emitter.target)
+    initial = [Value("zeroinitializer", f"<{lanes} x {unit.accumulator}>")] * (tile.rows * (tile.columns // lanes))
+    b = emitter.byte_offset(place.b, emitter.mul(place.b_panel, meta["b_panel_bytes"]))
+    return emitter.loop(0, meta["runs"], 1, [b, *initial], add_place)[1:]
+
+
+_FORMS: Final[Mapping[Form, Callable[[Emitter, TileSpec, Mapping[str, Value], _Place], list[Value]]]] = {
+    "packed": _packed,
+    "outer": _outer,
+    "inner": _inner,
+    "windows": _windows,
+    "depthwise": _depthwise,
+}
+
+
 # The leading int64 numbers of the multiply kernel's meta array. Then follow the row strides of outputs and tensor
 # operands, and for every product of the batch the offsets of A, B, outputs and tensor operands. All sizes, strides and
 # offsets of memory are in bytes. Panels are the rows of A and the columns of B that a tile reads. The sizes of panels
 # are for packed operands. For others there are the strides of lines (rows of A, columns of B; in the outer form one
 # element along K of B) and of the steps of A; in the inner form, `rest` elements along K are left after the steps.
+# Windows are `runs` of channels per row, at offsets in `table`, an array of int32 (rows, runs); -1 stands for `zeros`,
+# an address. The steps are those of a run, and the offsets of every product end with the line of the table to begin at.
 MULTIPLY_META = (
     *("m", "n", "steps", "rest", "a_panels", "b_panels", "block_panels", "blocks"),
     *("a_panel_bytes", "b_panel_bytes", "a_line_bytes", "b_line_bytes", "a_step_bytes"),
     *("pack", "pack_meta"),  # of a product that packs B panel by panel: see `_compute_strips`
+    *("runs", "table", "zeros"),
 )
 
-# A longer epilogue is not written once for each vector of a tile.
-_SHORT_PROGRAM = 6
+# Operations of the longest epilogue that is written once for each vector of a tile.
+_SHORT_PROGRAM = 12
 
 
 class GemmSpec(NamedTuple):
     """Parameters of the kernel that multiplies.
 
     The epilogue is elementwise: load slot 0 is the sum, slot i the operand i - 1. An operand's access is "row"
-    (consecutive columns), "column" (one element for all columns) or "number" (a run-time scalar).
+    (consecutive columns), "vector" (the same for all rows), "column" (one element for all columns) or "number" (a
+    run-time scalar).
     """
 
     tile: TileSpec
@@ -297,6 +410,7 @@ class _MultiplyWriter:
         first_operand = 2 + len(spec.outputs)
         slots = [*range(2, first_operand), *(first_operand + i for i in tensors)]
         self.memory = {slot: position for position, slot in enumerate(slots)}
+        self.has_lines = spec.tile.form in ("windows", "depthwise")
         self.row_strides = self.emitter.byte_offset(META, 8 * len(MULTIPLY_META))
         self.offsets = self.emitter.byte_offset(self.row_strides, 8 * len(slots))
 
@@ -316,14 +430,20 @@ class _MultiplyWriter:
             emitter.branch(exists, lambda: compute_tile(product, a_panel, b_panel), lambda: ())
 
         def compute_tile(product: Value, a_panel: Value, b_panel: Value) -> None:
-            row_of_table = emitter.mul(product, 8 * (2 + len(self.memory)))
-            self.table = emitter.byte_offset(self.offsets, row_of_table)
+            offsets = 2 + len(self.memory)
+            self.table = emitter.byte_offset(self.offsets, emitter.mul(product, 8 * (offsets + self.has_lines)))
+            first_line = emitter.load_value("i64", self.table, offsets) if self.has_lines else None
             a, b = (
                 emitter.byte_offset(matrix, emitter.load_value("i64", self.table, position))
                 for position, matrix in enumerate(self.matrices)
             )
-            sums = emit_sums(emitter, tile, self.meta, a, b, a_panel, b_panel)
-            self._store_tile(sums, emitter.mul(a_panel, tile.rows), emitter.mul(b_panel, tile.columns))
+            first_column = emitter.mul(b_panel, tile.columns)
+            if tile.form == "streamed":
+                self._stream(a, b, first_column)
+                sums = None
+            else:
+                sums = emit_sums(emitter, tile, self.meta, a, b, a_panel, b_panel, first_line)
+            self._store_tile(sums, emitter.mul(a_panel, tile.rows), first_column)
 
         if self.spec.strips:
             self._compute_strips(compute_tile)
@@ -364,8 +484,56 @@ class _MultiplyWriter:
         quotient = self.emitter.op("udiv", index, self.meta[field])
         return quotient, self.emitter.sub(index, self.emitter.mul(quotient, self.meta[field]))
 
-    def _store_tile(self, sums: list[Value], first_row: Value, first_column: Value) -> None:
-        """Apply the epilogue to the part of the tile that exists."""
+    def _stream(self, a: Value, b: Value, first_column: Value) -> None:
+        """Add the products of A with some rows of B after the other to the sums in memory."""
+        emitter, tile, meta = self.emitter, self.shape, self.meta
+        lanes, accumulate = unit_lanes(self.unit, emitter.target), self.unit.accumulate
+        of_a, of_b = Elements(emitter, self.unit, tile.dtype_a), Elements(emitter, self.unit, tile.dtype_b)
+        size, type_ = ELEMENT_SIZE[tile.dtype_b], f"<{lanes} x {self.unit.accumulator}>"
+        columns = emitter.smaller(emitter.sub(meta["n"], first_column), tile.columns)
+        whole = emitter.sub(columns, emitter.op("urem", columns, lanes))
+        start = emitter.byte_offset(b, emitter.mul(first_column, size))
+        lines = [emitter.byte_offset(a, emitter.mul(meta["a_line_bytes"], row)) for row in range(tile.rows)]
+        sums = [emitter.byte_offset(self.sums, row * self.row_bytes) for row in range(tile.rows)]
+
+        def clear(column: Value, _: list[Value]) -> None:
+            for total in sums:
+                emitter.store_value(
+                    Value("zeroinitializer", type_), emitter.address(total, column, accumulate), align=32
+                )
+
+        def factor(line: Value, k: Value) -> Value:
+            element = of_a.load(1, emitter.byte_offset(line, emitter.mul(k, meta["a_step_bytes"])))
+            return emitter.broadcast(element, lanes)
+
+        def add_rows(first: Value, count: int) -> None:
+            numbers = [emitter.add(first, i) for i in range(count)]
+            factors = [[factor(line, k) for k in numbers] for line in lines]
+            rows = [emitter.byte_offset(start, emitter.mul(k, meta["b_line_bytes"])) for k in numbers]
+
+            def add_vectors(column: Value, mask: Value | None) -> None:
+                vectors = [of_b.load(lanes, emitter.byte_offset(row, emitter.mul(column, size)), mask) for row in rows]
+                for total, own in zip(sums, factors, strict=True):
+                    address = emitter.address(total, column, accumulate)
+                    value = emitter.load_value(type_, address, align=32)
+                    for each, vector in zip(own, vectors, strict=True):
+                        value = multiply_add(emitter, self.unit, value, each, vector)
+                    emitter.store_value(value, address, align=32)
+
+            def add_rest() -> None:
+                add_vectors(whole, first_of(emitter, emitter.sub(columns, whole), lanes))
+
+            emitter.loop(0, whole, lanes, (), lambda column, _: add_vectors(column, None))
+            emitter.branch(emitter.compare("slt", whole, columns), add_rest, lambda: ())
+
+        together = max(1, emitter.target.vector_registers // 2 // tile.rows)
+        most = emitter.sub(meta["steps"], emitter.op("urem", meta["steps"], together))
+        emitter.loop(0, columns, lanes, (), clear)
+        emitter.loop(0, most, together, (), lambda k, _: add_rows(k, together))
+        emitter.loop(most, meta["steps"], 1, (), lambda k, _: add_rows(k, 1))
+
+    def _store_tile(self, sums: list[Value] | None, first_row: Value, first_column: Value) -> None:
+        """Apply the epilogue to the part of the tile that exists. The sums are in memory if they are None."""
         emitter = self.emitter
         matrices = {slot: self._matrix(slot, position) for slot, position in self.memory.items()}
 
@@ -380,7 +548,8 @@ class _MultiplyWriter:
         columns_left = emitter.sub(self.meta["n"], first_column)
 
         def from_memory() -> None:
-            self._keep_sums(sums)
+            if sums is not None:
+                self._keep_sums(sums)
             rows = emitter.smaller(rows_left, self.shape.rows)
             columns = emitter.smaller(columns_left, self.shape.columns)
 
@@ -403,14 +572,17 @@ class _MultiplyWriter:
             emitter.loop(0, rows, 1, (), store_row)
 
         def from_registers() -> None:
+            assert sums is not None
             vectors = self.shape.columns // emitter.lanes
+            shared: list[dict[int, Value]] = [{} for _ in range(vectors)]
             for row in range(self.shape.rows):
                 places = starts(emitter.constant(row, "i64"))
                 for j in range(vectors):
                     at = emitter.add(first_column, j * emitter.lanes)
-                    self._store_vector(places, sums[row * vectors + j], at, None)
+                    self._store_vector(places, sums[row * vectors + j], at, None, shared[j])
 
-        if self.unit.bytes != 4 or len(self.spec.epilogue.instructions) > _SHORT_PROGRAM:
+        length = sum(PRIMITIVES[step.primitive].flops for step in self.spec.epilogue.instructions)
+        if sums is None or self.unit.bytes != 4 or length > _SHORT_PROGRAM:
             from_memory()
             return
         whole = emitter.op(
@@ -434,7 +606,15 @@ class _MultiplyWriter:
         offset = self.emitter.load_value("i64", self.table, 2 + position)
         return self.emitter.byte_offset(base, offset), self.emitter.load_value("i64", self.row_strides, position)
 
-    def _store_vector(self, starts: dict[int, Value], sums: Value, matrix_column: Value, mask: Value | None) -> None:
+    def _store_vector(
+        self,
+        starts: dict[int, Value],
+        sums: Value,
+        matrix_column: Value,
+        mask: Value | None,
+        shared: dict[int, Value] | None = None,
+    ) -> None:
+        """Apply the epilogue to a vector of sums. `shared` keeps operands that are the same for all rows."""
         emitter, outputs = self.emitter, self.spec.outputs
         first_operand = 2 + len(outputs)
 
@@ -445,7 +625,12 @@ class _MultiplyWriter:
             start = starts[first_operand + slot - 1]
             if access == "column":
                 return emitter.load_scalar(dtype, start)
-            return emitter.load(dtype, emitter.address(start, matrix_column, dtype), mask)
+            if access == "vector" and shared is not None and slot in shared:
+                return shared[slot]
+            value = emitter.load(dtype, emitter.address(start, matrix_column, dtype), mask)
+            if shared is not None:
+                shared[slot] = value
+            return value
 
         def scalar(slot: int, dtype: str) -> Value:
             return emitter.load_number(POINTERS, first_operand + slot - 1, dtype)

@@ -93,7 +93,7 @@ class PackSpec(NamedTuple):
     width: int  # lines per panel
     flip_sign: bool = False  # add 128 to int8 elements: A of an unsigned x signed product
     correct: bool = False  # begin each panel with -128 times the sum of each line: B of such a product
-    line_elements: int = 1  # between the lines of a segment, of a scattered operand
+    line_elements: int = 1  # between the lines of a segment, of a scattered operand; 0 if vectors cannot read them
     rest: int = 0  # elements of K in the last unit, if that is not full, of a scattered operand
     prologue: PackPrologue | None = None  # computes the operand as if stored as `dtype`, with vectors along `layout`
 
@@ -396,11 +396,14 @@ class _PackWriter:
             length = emitter.sub(segment.end, segment.begin)
 
             def part() -> None:
-                if not self.masked_lines:
+                if not (self.masked_lines and self.spec.line_elements):
                     self._copy_lanes(source, segment)
                     return
                 self._copy_vectors(source, segment.line, lambda lanes: self._within(segment, lanes))
 
+            if not self.spec.line_elements:
+                part()
+                return
             whole = emitter.compare("eq", length, self.lanes)
             emitter.branch(whole, lambda: self._copy_vectors(source, segment.line, None), part)
 
@@ -460,7 +463,7 @@ class _PackWriter:
         k_end = emitter.mul(self.meta["steps"], count)
 
         def copy_lane(lane: Value, _: list[Value]) -> None:
-            start = emitter.byte_offset(source, emitter.mul(lane, self.spec.line_elements * self.element_bytes))
+            start = emitter.byte_offset(source, emitter.mul(lane, self.meta["line_stride"]))
 
             def store(k: Value, value: Value) -> None:
                 address = self._unit_address(emitter.op("udiv", k, count), emitter.add(segment.line, lane))

@@ -91,9 +91,9 @@ class Emitter:
     def lane_numbers(self, element: str = "i64") -> Value:
         return self.literals(range(self.lanes), element)
 
-    def define_table(self, numbers: Sequence[Number]) -> str:
-        """Give the module a constant array of floats, once however often it is used. Its name."""
-        contents = f"[{len(numbers)} x float] [{literal_list(numbers, 'float')}]"
+    def define_table(self, numbers: Sequence[Number], element: str = "float") -> str:
+        """Give the module a constant array, once however often it is used. Return its name."""
+        contents = f"[{len(numbers)} x {element}] [{literal_list(numbers, element)}]"
         return self._tables.setdefault(contents, f"@table{len(self._tables)}")
 
     def define_helper(self, name: str, result: str, argument: str, body: Callable[[Emitter, Value], Value]) -> str:

@@ -96,14 +96,19 @@ class LoopKernel(CpuKernel):
         return loop_cost(self.task, self.owner.rates, self.owner.threads)
 
     def _bind(self) -> BoundLoops:
-        """Bind the loop. Operands whose rows jump in memory are copied first."""
+        """Bind the loop. Operands whose rows jump in memory, or are better side by side, are copied first."""
         task = self.task
         inputs, copies = list(task.inputs), []
         if task.rows:
+            axis, moved = _side_by_side(task, self.owner.target.lanes)
             for number, source in enumerate(inputs):
-                if source.layout is not None and _jumps_within_rows(source.layout, task.rows):
+                if number in moved:
+                    copy, inputs[number] = _bind_copy_across(self.owner, source, axis, last_item(task) + 1 + number)
+                elif source.layout is not None and _jumps_within_rows(source.layout, task.rows):
                     copy, inputs[number] = bind_copy(self.owner, source, last_item(task) + 1 + number)
-                    copies.append(copy)
+                else:
+                    continue
+                copies.append(copy)
         split = split_rows(task, inputs) if task.rows and self.owner.pool.threads > 1 else None
         tasks = split or (task._replace(inputs=tuple(inputs)),)
         return joined([*copies, *(_bind_task(self.owner, part) for part in tasks)])
@@ -246,6 +251,49 @@ def _jumps_within_rows(layout: Layout, rows: int) -> bool:
         return False  # A copy would have every element many times.
     space = collapse(layout.shape, [layout], rows)
     return space.runs > 0 and (space.inner < LONG_RUN or space.inner_strides[0] not in NEAR)
+
+
+SHORT_ROW: Final = 16
+"""Length of rows in elements up to which lanes that are rows of their own are faster than lanes along a row."""
+
+SIDE_BY_SIDE_READS: Final = 4
+"""Least number of times that each element of a copy with rows side by side is read."""
+
+
+def _side_by_side(task: Task, lanes: int) -> tuple[int, tuple[int, ...]]:
+    """Return the innermost dimension of rows, and the operands to copy with that dimension innermost.
+
+    With such copies, differences of all pairs of short rows have lanes that are rows.
+    """
+    cut = len(task.shape) - task.rows
+    axis = max((axis for axis in range(cut) if task.shape[axis] > 1), default=0)
+    length = math.prod(task.shape[cut:])
+    per_row = all(output.layout.strides[axis] == 1 and not any(output.layout.strides[cut:]) for output in task.outputs)
+    if not (per_row and cut and 1 < length <= SHORT_ROW and task.shape[axis] >= lanes):
+        return axis, ()
+    layouts = {number: source.layout for number, source in enumerate(task.inputs) if source.layout is not None}
+    moved = tuple(number for number, layout in layouts.items() if layout.strides[axis] not in (0, 1))
+    elements = math.prod(task.shape)
+    sizes = [math.prod(task.shape[each] for each in _varying(layouts[number])) for number in moved]
+    return axis, moved if all(size * SIDE_BY_SIDE_READS <= elements for size in sizes) else ()
+
+
+def _varying(layout: Layout) -> list[int]:
+    """Return the dimensions along which a layout has several elements."""
+    pairs = zip(layout.shape, layout.strides, strict=True)
+    return [axis for axis, (extent, stride) in enumerate(pairs) if extent > 1 and stride]
+
+
+def _bind_copy_across(owner: Processor, source: Input, axis: int, item: int) -> tuple[BoundLoops, Input]:
+    """Return the loop that makes a copy of an operand with a dimension innermost, and the copy as an operand."""
+    assert source.layout is not None
+    shape, strides, offset = source.layout
+    axes = [*(each for each in _varying(source.layout) if each != axis), axis]
+    part = Layout(tuple(shape[each] for each in axes), tuple(strides[each] for each in axes), offset)
+    copy, copied = bind_copy(owner, source._replace(layout=part), item)
+    assert copied.layout is not None
+    steps = dict(zip(axes, copied.layout.strides, strict=True))
+    return copy, copied._replace(layout=Layout(shape, tuple(steps.get(each, 0) for each in range(len(shape)))))
 
 
 def _unpacked(gemm: Gemm, outputs: Sequence[Output], slots: Sequence[Slot]) -> BoundLoops:

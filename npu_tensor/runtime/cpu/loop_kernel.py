@@ -24,7 +24,6 @@ from typing import Final
 
 from npu_tensor.ops.analysis import reduces
 from npu_tensor.ops.expression import Program
-from npu_tensor.runtime.cpu import vector_math
 from npu_tensor.runtime.cpu.map_kernel import LoopSpec, MapKernel, TileKernel
 from npu_tensor.runtime.cpu.primitive_ir import ELEMENTWISE
 from npu_tensor.runtime.cpu.row_kernel import REDUCTIONS, SHORT_VECTORS, ColumnKernel, RowKernel
@@ -40,10 +39,8 @@ def refusal(program: Program) -> str | None:
     for primitive, _, dtype, _ in program.instructions:
         if primitive not in _COMPILED:
             return f"{primitive} has no compiled form"
-        if primitive in vector_math.FUNCTIONS and dtype != "float32":
-            if dtype == "float64":
-                return f"{primitive} is compiled for float32, not for float64"
-            return "integer powers have no compiled form"  # All others are functions of floats only.
+        if primitive == "pow" and dtype != "float32":
+            return f"{primitive} of {dtype} has no compiled form"
     return None
 
 

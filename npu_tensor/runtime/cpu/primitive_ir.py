@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from npu_tensor.ops.analysis import needed
 from npu_tensor.ops.expression import Instruction, Program
-from npu_tensor.runtime.cpu import float_formats, vector_math
+from npu_tensor.runtime.cpu import float_formats, vector_math, vector_math64
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.values import BITS, REGISTER_ELEMENT, Value, is_signed
 
@@ -137,6 +137,14 @@ def _call(function: Callable[..., Value]) -> Callable[[Emitter, _Step], Value]:
     return lambda emitter, step: function(emitter, *step.operands)
 
 
+def _elementary(name: str) -> Callable[[Emitter, _Step], Value]:
+    def emit(emitter: Emitter, step: _Step) -> Value:
+        table = vector_math64.FUNCTIONS if step.dtype == "float64" else vector_math.FUNCTIONS
+        return table[name](emitter, *step.operands)
+
+    return emit
+
+
 ELEMENTWISE: Final[Mapping[str, Callable[[Emitter, _Step], Value]]] = {
     "cast": _cast,
     "round_bfloat16": _call(float_formats.round_bfloat16),
@@ -154,7 +162,7 @@ ELEMENTWISE: Final[Mapping[str, Callable[[Emitter, _Step], Value]]] = {
     "trunc": _rounding(Emitter.trunc),
     "rint": _rounding(Emitter.rint),
     "sqrt": _call(Emitter.sqrt),
-    **{name: _call(function) for name, function in vector_math.FUNCTIONS.items()},
+    **{name: _elementary(name) for name in vector_math.FUNCTIONS},
     **{name: _comparison(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     **{name: _bitwise(name) for name in ("and", "or", "xor")},
     "not": _not,

@@ -12,7 +12,7 @@ from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor.config import config
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.engine import Address, Engine
-from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Packing, Scattered
+from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Packing, Scattered, Windows
 from npu_tensor.runtime.cpu.gemm_micro import UNITS, Blocking, blockings, choose_unit
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.map_kernel import LoopSpec
@@ -67,7 +67,7 @@ class Processor:
         self,
         shape: tuple[int, int, int],
         *,
-        a: Matrix | Computed | Scattered,
+        a: Matrix | Computed | Scattered | Windows,
         b: Matrix | Computed | Scattered,
         epilogue: Program,
         **more: Any,

@@ -1,102 +1,258 @@
-"""The ops `take` and `put` on whole rows, as of an embedding and of a cache of keys and values: one compiled copy."""
+"""Rows of a table at indices: `take`, `take_points`, `gather_along`, `put` and `scatter_along`.
+
+A first loop computes the offset of each indexed row, a second one checks them, and the last one copies or adds. Values
+of equal indices are stored in the order of the indices, so results do not depend on the number of threads.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
+from npu_tensor._util.cache_sizes import MODULES
 from npu_tensor._util.forks import cached_property
-from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined
+from npu_tensor.dtypes import DType, as_dtype, int64, uint8
+from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.expression import Instruction, Program, ProgramBuilder, as_parameter
+from npu_tensor.ops.layouts import merged, reshaped
+from npu_tensor.runtime.cpu.bind_loop import bind_loop
+from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined, with_constants
 from npu_tensor.runtime.cpu.cpu_cost import PACKED_PIECE
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
 from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte
+from npu_tensor.runtime.cpu.primitive_ir import apply
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
-from npu_tensor.runtime.cpu.values import Value
+from npu_tensor.runtime.cpu.values import Value, ValueOrNumber
 from npu_tensor.runtime.cpu.write_strided import is_contiguous
-from npu_tensor.task import Cost, Refusal, Task
+from npu_tensor.runtime.memory import Buffer
+from npu_tensor.spec import broadcast_shapes, contiguous_strides
+from npu_tensor.task import Cost, Input, Output, Refusal, Task
 
 __all__ = ["RowsKernel", "rows_kernel"]
 
-_MOST_PIECES: Final = 64
-"""Each looks at all indices before it copies its rows."""
-
-_CHUNK = 32
+_CHUNK: Final = 32
 """Bytes that are copied at a time."""
 
+_LEAST_OUTER: Final = 8
+"""Repetitions from which on threads share these rather than the rows."""
 
-def _module(spec: tuple[int, bool, bool], target: CpuTarget) -> str:
-    """Return the module of a kernel that copies rows.
+_LEAST_COLUMNS: Final = 64
+"""Elements of a row that a thread adds at a time, whole cache lines."""
 
-    Each row that is read is an item. All rows that are written are one item, because their order matters if indices are
-    equal. Nothing is copied if an index is out of range.
+_PRIMITIVES: Final = {"add": "add", "multiply": "mul", "maximum": "maximum", "minimum": "minimum"}
+"""Primitive of each reduction of `put`."""
 
-    pointers  [table, rows, indices, wrong]; wrong is an i64 that is set to 1 if an index is out of range, else to 0
-    meta      rows to copy, rows of the table, chunks of a row, bytes of a row in chunks, all bytes of a row
+
+class _RowSpec(NamedTuple):
+    """Structure of a kernel.
+
+    Attributes:
+        dtype: Dtype in memory.
+        primitive: Primitive that combines a row of the table with a value; empty to copy.
+        puts: True if values are written to the table, False if rows are read from it.
+        form: Rows of a single element, of contiguous elements, or of elements with strides.
+        divided: Loop that threads share.
+    """
+
+    dtype: str
+    primitive: str
+    puts: bool
+    form: Literal["single", "contiguous", "strided"]
+    divided: Literal["outer", "rows", "columns"]
+
+
+def _module(spec: _RowSpec, target: CpuTarget) -> str:
+    """Return the module of a kernel that moves rows. Nothing is moved if an index is out of range.
+
+    pointers  [table, values, offsets of rows in the table, wrong]
+    meta      repetitions, rows, elements of a row; then for table and values the steps of repetitions and of elements,
+              and the step of rows in the values
+    """
+    e, size = Emitter(target), as_dtype(spec.dtype).itemsize
+    table, values, offsets, wrong = (e.load_value("ptr", POINTERS, slot) for slot in range(4))
+    outer, rows, columns, *steps = (e.load_value("i64", META, number) for number in range(8))
+    table_outer, table_step, value_outer, value_step, value_row = steps
+    number, combine = f"i{8 * size}", Instruction(spec.primitive, (0, 1), spec.dtype)
+
+    def move(table_row: Value, value_row: Value, table_column: Value, value_column: Value, vector: bool) -> None:
+        """Move one element, or a vector of them."""
+        place, value = e.address(table_row, table_column, spec.dtype), e.address(value_row, value_column, spec.dtype)
+        if spec.primitive:
+            load = e.load if vector else e.load_scalar
+            result = apply(e, combine, [load(spec.dtype, place), load(spec.dtype, value)], [spec.dtype])
+            (e.store if vector else e.store_scalar)(spec.dtype, result, place)
+            return
+        source, destination = (value, place) if spec.puts else (place, value)
+        type_ = f"<{_CHUNK // size} x {number}>" if vector else number
+        e.store_value(e.load_value(type_, source, align=size), destination, align=size)
+
+    def move_row(place: Value, value: Value) -> None:
+        first, last = (BEGIN, END) if spec.divided == "columns" else (e.constant(0, "i64"), columns)
+        if spec.form == "single":
+            move(place, value, first, first, False)
+        elif spec.form == "strided":
+            e.loop(
+                first,
+                last,
+                1,
+                (),
+                lambda column, _: move(place, value, e.mul(column, table_step), e.mul(column, value_step), False),
+            )
+        else:
+            width = e.lanes if spec.primitive else _CHUNK // size
+            whole = e.add(first, e.op("and", e.sub(last, first), -width))
+            e.loop(first, whole, width, (), lambda column, _: move(place, value, column, column, True))
+            e.loop(whole, last, 1, (), lambda column, _: move(place, value, column, column, False))
+
+    def repeat(repetition: Value, _: list[Value]) -> None:
+        own_table = e.address(table, e.mul(repetition, table_outer), spec.dtype)
+        own_values = e.address(values, e.mul(repetition, value_outer), spec.dtype)
+
+        def take(row: Value, _: list[Value]) -> None:
+            offset = e.load_value("i64", e.address(offsets, row, "int64"))
+            value = e.address(own_values, e.mul(row, value_row), spec.dtype)
+            move_row(e.address(own_table, offset, spec.dtype), value)
+
+        e.loop(*((BEGIN, END) if spec.divided == "rows" else (e.constant(0, "i64"), rows)), 1, (), take)
+
+    first, last = (BEGIN, END) if spec.divided == "outer" else (e.constant(0, "i64"), outer)
+    is_fine = e.compare("eq", e.load_value("i64", wrong), 0)
+    e.loop(first, e.select(is_fine, last, first), 1, (), repeat)
+    return e.kernel()
+
+
+def _check_module(_: None, target: CpuTarget) -> str:
+    """Return the module of a kernel that stores 1 if any of several i64 is negative, else 0.
+
+    pointers  [numbers, result]
+    """
+    e = Emitter(target)
+    numbers, result = (e.load_value("ptr", POINTERS, slot) for slot in range(2))
+
+    def join(type_: str, first: ValueOrNumber, last: ValueOrNumber, step: int) -> Value:
+        def body(number: Value, so_far: list[Value]) -> list[Value]:
+            return [e.op("or", so_far[0], e.load_value(type_, e.address(numbers, number, "int64")))]
+
+        start = e.constant(0, type_)
+        return e.loop(e.operand(first, "i64"), e.operand(last, "i64"), step, [start], body)[0]
+
+    whole = e.op("and", END, -e.lanes)
+    vector = join(e.vector("i64"), 0, whole, e.lanes)
+    lanes = e.intrinsic("llvm.vector.reduce.or", vector, result="i64", overloads=(vector.type,))
+    e.store_value(e.op("lshr", e.op("or", lanes, join("i64", whole, END, 1)), 63), result, align=8)
+    return e.kernel()
+
+
+@lru_cache(maxsize=MODULES)
+def _offsets_program(indices: tuple[tuple[str, int, int], ...], grid: int, base: int, wrap: bool) -> Program:
+    """Return the program of the offset of a row, which is -1 if an index is out of range.
 
     Args:
-        spec: Bits of an index; True if rows are copied to the table; True if negative indices count from the end.
-        target: The processor.
+        indices: Dtype, extent and step of each index.
+        grid: Number of operands with offsets of positions, which follow the indices.
+        base: Offset of the first row.
+        wrap: True if negative indices count from the end.
     """
-    e, (index_bits, puts, wraps) = Emitter(target), spec
-    table, rows, indices, wrong = (e.load_value("ptr", POINTERS, slot) for slot in range(4))
-    count, entries, chunks, chunk_bytes, row_bytes = (e.load_value("i64", META, number) for number in range(5))
+    builder = ProgramBuilder()
 
-    def place(number: Value) -> Value:
-        """Return the address of a row of the table."""
-        address = e.byte_offset(indices, e.mul(number, index_bits // 8))
-        index = e.load_value(f"i{index_bits}", address, align=1)
-        wide = index if index_bits == 64 else e.convert("sext", index, "i64")
-        return e.add(wide, e.select(e.compare("slt", wide, 0), entries, 0)) if wraps else wide
+    def number(value: int) -> Any:
+        return builder.constant(as_parameter(value), "int64")
 
-    def look(number: Value, so_far: list[Value]) -> list[Value]:
-        outside = e.compare("uge", place(number), entries)
-        return [e.op("or", so_far[0], e.convert("zext", outside, "i64"))]
+    offset = number(base)
+    is_wrong: Any = builder.constant(False, "bool")
+    for slot, (dtype, extent, step) in enumerate(indices):
+        index: Any = builder.load(slot, dtype).astype("int64")
+        if wrap:
+            index = np.where(index < 0, index + number(extent), index)
+        offset = offset + index * number(step)
+        is_wrong = is_wrong | (index < 0) | (index >= number(extent))
+    for slot in range(len(indices), len(indices) + grid):
+        offset = offset + builder.load(slot, "int64")
+    return builder.program([np.where(is_wrong, number(-1), offset)])
 
-    (is_wrong,) = e.loop(0, count, 1, [e.constant(0, "i64")], look)
-    e.store_value(is_wrong, wrong, align=8)
 
-    def copy_row(number: Value, _: list[Value]) -> None:
-        ends = e.byte_offset(rows, e.mul(number, row_bytes)), e.byte_offset(table, e.mul(place(number), row_bytes))
-        source, target_row = ends if puts else ends[::-1]
+class _Rows(NamedTuple):
+    """Indexed rows of a table, and their values.
 
-        def copy(type_: str, byte: Value) -> None:
-            value = e.load_value(type_, e.byte_offset(source, byte), align=1)
-            e.store_value(value, e.byte_offset(target_row, byte))
+    Attributes:
+        dims: Indexed dimensions of the table.
+        grid: Dimensions in which an index has the positions of its own elements, see `gather_along`.
+        table: Layout of the table, over the indexed part.
+        values: Layout over the indices and the other dimensions of the table.
+        indices: Layout of each index over the shape of all.
+    """
 
-        e.loop(0, chunks, 1, (), lambda chunk, _: copy(f"<{_CHUNK} x i8>", e.mul(chunk, _CHUNK)))
-        e.loop(chunk_bytes, row_bytes, 1, (), lambda byte, _: copy("i8", byte))
+    dims: tuple[int, ...]
+    grid: tuple[int, ...]
+    table: Layout
+    values: Layout
+    indices: tuple[Layout, ...]
 
-    first, last = (0, count) if puts else (BEGIN, END)
-    e.loop(first, e.select(e.compare("eq", is_wrong, 0), last, 0), 1, (), copy_row)
-    return e.kernel()
+
+def _rows_of(task: Task, puts: bool) -> _Rows:
+    assert task.call is not None
+    attributes, table = task.call.attributes, task.inputs[0].layout
+    indices = [source.layout for source in task.inputs[1 + puts :] if source.layout is not None]
+    assert table is not None
+    shape = broadcast_shapes(*(index.shape for index in indices))
+    over = tuple(_expanded(index, shape) for index in indices)
+    if task.ops[0] in ("gather_along", "scatter_along"):
+        dim, values = attributes["dim"], task.inputs[1].layout if puts else task.outputs[0].layout
+        table = Layout(table.shape, contiguous_strides(table.shape)) if puts else table
+        assert values is not None
+        return _Rows((dim,), tuple(axis for axis in range(len(shape)) if axis != dim), table, values, over)
+    if puts:
+        values, bounds = task.inputs[1].layout, attributes["bounds"]
+        assert values is not None
+        steps = contiguous_strides(table.shape)
+        extents = tuple(len(range(*bound)) for bound in bounds)
+        base = sum(bound[0] * step for bound, step in zip(bounds, steps, strict=True))
+        strides = tuple(bound[2] * step for bound, step in zip(bounds, steps, strict=True))
+        return _Rows(attributes["dims"], (), Layout(extents, strides, base), values, over)
+    dims = (attributes["dim"],) if "dim" in attributes else tuple(range(len(indices)))
+    first, result = dims[0], task.outputs[0].layout
+    order = (*range(first, first + len(shape)), *range(first), *range(first + len(shape), len(result.shape)))
+    values = Layout(tuple(result.shape[axis] for axis in order), tuple(result.strides[axis] for axis in order))
+    return _Rows(dims, (), table, values, over)
+
+
+def _expanded(layout: Layout, shape: tuple[int, ...]) -> Layout:
+    strides = tuple(0 if n == 1 else stride for n, stride in zip(layout.shape, layout.strides, strict=True))
+    return Layout(shape, (0,) * (len(shape) - len(strides)) + strides, layout.offset)
 
 
 def rows_kernel(processor: Processor, task: Task, puts: bool) -> RowsKernel | Refusal:
     """Return the kernel for a task, or the reason why there is none. It writes to the indexed rows if `puts` is set."""
     assert task.call is not None
-    attributes, (table, *_, index) = task.call.attributes, task.inputs
+    table, *others = task.inputs
+    indices = others[1:] if puts else others
     assert table.layout is not None
-    assert index.dtype is not None
-    if puts:
-        is_whole = attributes["bounds"] == tuple((0, extent, 1) for extent in table.layout.shape)
-        if attributes["reduce"] or attributes["dims"] != (0,) or not is_whole:
-            return Refusal("compiled for whole rows only")
-    elif attributes["dim"] != 0:
-        return Refusal("compiled for whole rows only")
-    if index.dtype.name not in ("int32", "int64"):
-        return Refusal("compiled for indices of int32 and int64 only")
-    if not all(math.prod(source.layout.shape) for source in task.inputs if source.layout):
+    assert table.dtype is not None
+    if not indices:
+        return Refusal("compiled for indices only")
+    if not all(math.prod(source.layout.shape) for source in task.inputs if source.layout) or not math.prod(task.shape):
         return Refusal("there is nothing to copy")
-    if not all(source.layout is not None and is_contiguous(source.layout) for source in (table, index)):
-        return Refusal("compiled for tables and indices in row-major order only")
+    if table.dtype.is_quantized:
+        is_whole = not puts and is_contiguous(table.layout) and task.call.attributes.get("dim") == 0
+        return RowsKernel(processor, task, puts) if is_whole else Refusal("compiled for whole rows of blocks only")
+    if len(_rest(_rows_of(task, puts))[0]) > 2:
+        return Refusal("compiled for at most two groups of dimensions beside the indexed ones")
     return RowsKernel(processor, task, puts)
 
 
+def _rest(rows: _Rows) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    """Return the extents of the dimensions without index, and the strides of the table and of the values."""
+    axes = [axis for axis in range(len(rows.table.shape)) if axis not in (*rows.dims, *rows.grid)]
+    extents, strides = ([each[axis] for axis in axes] for each in rows.table[:2])
+    return merged(extents, [strides, rows.values.strides[len(rows.values.strides) - len(axes) :]])
+
+
 class RowsKernel(CpuKernel):
-    """Rows at indices, of which the last one counts where several are the same."""
+    """Rows at indices. Of several values for one row the last one counts, or all are combined in order."""
 
     name = "rows"
 
@@ -109,38 +265,110 @@ class RowsKernel(CpuKernel):
         return self.reference.cost
 
     def _bind(self) -> BoundLoops:
-        task, owner = self.task, self.owner
-        (table, *_, index), (output,) = task.inputs, task.outputs
+        task, owner, puts = self.task, self.owner, self._puts
+        table, output = task.inputs[0], task.outputs[0]
         assert task.call is not None
-        assert table.layout is not None
         assert table.dtype is not None
-        assert index.dtype is not None
-        assert index.layout is not None
-        puts, wraps = self._puts, task.call.attributes.get("wrap", False)
-        wrong = 1 + max(output.item, *(source.item for source in task.inputs))
-        count, (entries, *row) = math.prod(index.layout.shape), table.layout.shape
-        row_bytes = table.dtype.nbytes(math.prod(row))
-        chunks = row_bytes // _CHUNK
-        meta = np.array([count, entries, chunks, chunks * _CHUNK, row_bytes], np.int64)
-        kernel = owner.compiled(_module, (8 * index.dtype.itemsize, puts, wraps))
-        before, new, overwritten, items, piece = [], [(wrong, 8)], [], 1, 1
-        result, rows = Location(output.item), Location(table.item, first_byte(table))
+        first = 1 + max(output.item, *(source.item for source in task.inputs))
+        wrong, offsets, copied, wide = range(first, first + 4)
+        attributes, dtype, before, after = task.call.attributes, table.dtype, [], []
+        reduce = attributes.get("reduce", "")
+        overwritten: tuple[tuple[int, int], ...] = ()
+        rows, value = _rows_of(task, puts), task.inputs[1]
+        shape = rows.values.shape[: len(rows.indices[0].shape)]
         if puts:
-            value = task.inputs[1]
             assert value.layout is not None
-            if value.dtype is not table.dtype or not is_contiguous(value.layout):
-                copy, value = bind_copy(owner, value, wrong + 1, table.dtype)
+            if reduce and dtype.register != dtype.name:  # Sums of 16-bit floats are rounded once.
+                dtype = as_dtype(dtype.register)
+            if value.dtype is not dtype or _spacing(rows.values, shape) is None:
+                copy, value = bind_copy(owner, value, copied, dtype)
                 before.append(copy)
-            rows = Location(value.item, first_byte(value))
-            if output.donor is None:
+                assert value.layout is not None
+                rows = rows._replace(values=value.layout)
+            destination = output.item
+            assert table.layout is not None
+            if dtype is not table.dtype:
+                copy, source = bind_copy(owner, table, wide, dtype)
+                before.append(copy)
+                after.append(bind_copy(owner, source, output.item, table.dtype)[0])
+                destination = wide
+            elif output.donor is None or not is_contiguous(table.layout):
                 before.append(bind_copy(owner, table, output.item)[0])
             else:
-                overwritten.append((output.item, output.donor))
+                overwritten = ((output.item, output.donor),)
+            places = Location(destination), Location(value.item, first_byte(value))
+            new = []
         else:
-            new.append((output.item, output.nbytes))
-            result, rows = rows, result
-            items, piece = count, max(PACKED_PIECE // row_bytes, -(-count // _MOST_PIECES))
-        slots = result, rows, Location(index.item, first_byte(index)), Location(wrong)
-        loop = BoundLoop(kernel, meta.ctypes.data, items, piece, slots)
-        bound = BoundLoops((loop,), tuple(new), tuple(overwritten), (meta,), wrong, self.reference.bind())
-        return joined([*before, bound])
+            places = Location(table.item), Location(output.item)
+            new = [(output.item, output.nbytes)]
+        if dtype.is_quantized:
+            rows, dtype = _as_bytes(rows, dtype), uint8
+        count, spec, meta, items, piece = self._division(rows, shape, dtype, _PRIMITIVES.get(reduce, ""))
+        indices = [
+            Input(source.item, source.dtype, layout)
+            for source, layout in zip(task.inputs[1 + puts :], rows.indices, strict=True)
+        ]
+        steps = [
+            (s.dtype.name, rows.table.shape[dim], rows.table.strides[dim])
+            for s, dim in zip(indices, rows.dims, strict=True)
+            if s.dtype is not None
+        ]
+        grid = {}
+        for item, axis in enumerate((axis for axis in rows.grid if shape[axis] > 1), wide + 1):
+            grid[item] = Buffer.from_array(np.arange(shape[axis]) * rows.table.strides[axis])
+            strides = tuple(int(other == axis) for other in range(len(shape)))
+            indices.append(Input(item, int64, Layout(shape, strides)))
+        wrap = bool(attributes.get("wrap", "dim" not in attributes))
+        program = _offsets_program(tuple(steps), len(grid), rows.table.offset, wrap)
+        found = Output(offsets, int64, Layout(shape, contiguous_strides(shape)), 8 * count)
+        before.append(with_constants(bind_loop(owner, program, shape, 0, indices, [found]), grid))
+        checked = Location(offsets), Location(wrong)
+        loops = (
+            BoundLoop(owner.compiled(_check_module, None), 0, count, count, checked),
+            BoundLoop(owner.compiled(_module, spec), meta.ctypes.data, items, piece, (*places, *checked)),
+        )
+        moved = BoundLoops(loops, (*new, (wrong, 8)), overwritten, (meta,))
+        return joined([*before, moved, *after])._replace(wrong=wrong, raise_error=self.reference.bind())
+
+    def _division(
+        self, rows: _Rows, shape: tuple[int, ...], dtype: DType, primitive: str
+    ) -> tuple[int, _RowSpec, np.ndarray[Any, Any], int, int]:
+        """Return the number of rows, the kernel's structure and `meta`, and the items and their number per piece."""
+        count, value_row = math.prod(shape), _spacing(rows.values, shape)
+        assert value_row is not None
+        extents, (table, values) = _rest(rows)
+        # The innermost dimension is the row if it is contiguous in the table, or if another one is there to repeat it.
+        has_row = bool(extents) and (len(extents) == 2 or table[-1] == 1)
+        outer, *outer_steps = (extents[0], table[0], values[0]) if len(extents) > has_row else (1, 0, 0)
+        columns, *steps = (extents[-1], table[-1], values[-1]) if has_row else (1, 1, 1)
+        form: Literal["single", "contiguous", "strided"] = (
+            "single" if columns == 1 else "contiguous" if steps == [1, 1] else "strided"
+        )
+        nbytes, threads = dtype.itemsize, self.owner.pool.threads
+        divided: Literal["outer", "rows", "columns"] = "outer"
+        items, piece = outer, max(1, PACKED_PIECE // (count * columns * nbytes))
+        if outer < _LEAST_OUTER and not self._puts:
+            divided, items, piece = "rows", count, max(1, PACKED_PIECE // (outer * columns * nbytes))
+        elif outer < _LEAST_OUTER and form == "contiguous":
+            share = max(-(-columns // threads), PACKED_PIECE // (outer * count * nbytes))
+            divided, items, piece = "columns", columns, -(-share // _LEAST_COLUMNS) * _LEAST_COLUMNS
+        meta = [outer, count, columns, outer_steps[0], steps[0], outer_steps[1], steps[1], value_row]
+        spec = _RowSpec(dtype.name, primitive, self._puts, form, divided)
+        return count, spec, np.array(meta, np.int64), items, piece
+
+
+def _spacing(values: Layout, shape: tuple[int, ...]) -> int | None:
+    """Return the distance of values of consecutive rows, or None if it varies."""
+    layout = reshaped(Layout(shape, values.strides[: len(shape)]), (math.prod(shape),))
+    return None if layout is None else layout.strides[0]
+
+
+def _as_bytes(rows: _Rows, dtype: DType) -> _Rows:
+    """Return whole rows of blocks as rows of bytes."""
+    (entries, *row), shape = rows.table.shape, rows.indices[0].shape
+    nbytes = dtype.nbytes(math.prod(row))
+    table, values = (entries, nbytes), (*shape, nbytes)
+    return rows._replace(
+        table=Layout(table, contiguous_strides(table), dtype.nbytes(rows.table.offset)),
+        values=Layout(values, contiguous_strides(values)),
+    )

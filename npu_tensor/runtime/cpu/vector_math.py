@@ -16,7 +16,7 @@ import numpy as np
 from npu_tensor.runtime.cpu.ir_emitter import TABLE_SIZE, Emitter
 from npu_tensor.runtime.cpu.values import Value
 
-__all__ = ["FUNCTIONS"]
+__all__ = ["FUNCTIONS", "log_specials"]
 
 LOG2_E = 1 / math.log(2)
 # ln 2 in two parts: products of the first with integers up to 2^15 are exact in float32.
@@ -84,6 +84,8 @@ EXP2 = (
 # erf is a polynomial of this degree in each of the intervals of this width around 0, 1, ..., 15 times the width.
 ERF_DEGREE = 5
 ERF_WIDTH = 33 / 128
+# Below this bound exp(x) is 0 in float32.
+EXP_LIMIT = -104.0
 # From here on tanh(x) and erf(x) are 1 in float32. The bound of erf is in the last interval.
 TANH_LIMIT = 9.02
 ERF_LIMIT = 3.99
@@ -113,16 +115,20 @@ def _nearest(e: Emitter, x: Value) -> Value:
 
 def exp(e: Emitter, x: Value) -> Value:
     # Beyond these bounds the result is 0 or infinity.
-    x = e.at_most(e.at_least(x, -104.0), 89.0)
+    bounded = e.at_most(x, 89.0)
     if e.target.has_avx512:
-        return _exp_by_table(e, x)
-    n = _nearest(e, e.mul(x, LOG2_E))
-    r = e.fma(n, -LN2_LOW, e.fma(n, -LN2_HIGH, x))
+        return _exp_by_table(e, bounded)
+    bounded = e.at_least(bounded, EXP_LIMIT)
+    n = _nearest(e, e.mul(bounded, LOG2_E))
+    r = e.fma(n, -LN2_LOW, e.fma(n, -LN2_HIGH, bounded))
     p = e.fma(e.polynomial(r, EXP), e.mul(r, r), e.add(r, 1.0))
-    # In two steps: the factors of the largest and the smallest results do not fit float32.
+    # A factor of 2 apart: 2^128 does not fit float32.
     whole = e.convert("fptosi", n, "i32")
-    half = e.op("ashr", whole, 1)
-    return e.mul(e.mul(p, _power_of_two(e, half)), _power_of_two(e, e.sub(whole, half)))
+    normal = e.mul(e.add(p, p), _power_of_two(e, e.sub(e.larger(whole, -125), 1)))
+    # Arithmetic with subnormals is slow. Their bits are the number of units of 2^-149.
+    units = e.fma(p, _power_of_two(e, e.add(e.smaller(whole, -126), 149)), 0.5)
+    subnormal = e.float_of_bits(e.convert("fptosi", units, "i32"))
+    return e.select(e.compare("olt", n, -125.0), subnormal, normal)
 
 
 def _exp_by_table(e: Emitter, x: Value) -> Value:
@@ -134,9 +140,10 @@ def _exp_by_table(e: Emitter, x: Value) -> Value:
     r = e.fma(n, -LN2_LOW, e.fma(n, -LN2_HIGH, x))
     root = e.lookup([2 ** (k / TABLE_SIZE) for k in range(TABLE_SIZE)], e.bits(shifted))
     p = e.fma(e.mul(root, r), e.polynomial(r, (1 / 6, 1 / 2, 1.0)), root)
-    # p * 2^floor(n), rounded once.
-    zero, every_lane, nearest_even = e.constant(0.0, x.type), e.constant(-1, "i16"), e.constant(4, "i32")
-    return e.intrinsic("llvm.x86.avx512.mask.scalef.ps.512", p, n, zero, every_lane, nearest_even, overloads=())
+    # p * 2^floor(n), rounded once; 0 in the lanes outside the mask.
+    zero, nearest_even = e.constant(0.0, x.type), e.constant(4, "i32")
+    lanes = e.cast(e.compare("uge", x, EXP_LIMIT), "i16")
+    return e.intrinsic("llvm.x86.avx512.mask.scalef.ps.512", p, n, zero, lanes, nearest_even, overloads=())
 
 
 def expm1(e: Emitter, x: Value) -> Value:
@@ -182,7 +189,7 @@ def _split(e: Emitter, x: Value) -> tuple[Value, Value]:
     return exponent_bits, e.op("ashr", exponent_bits, 23)
 
 
-def _log_specials(e: Emitter, x: Value, zero_at: float, result: Value) -> Value:
+def log_specials(e: Emitter, x: Value, zero_at: float, result: Value) -> Value:
     """Return the result where log has one: -inf at `zero_at`, NaN below it, infinity and NaN unchanged."""
     result = e.select(e.compare("olt", x, math.inf), result, x)
     result = e.select(e.compare("olt", x, zero_at), math.nan, result)
@@ -195,7 +202,7 @@ def _logarithm(e: Emitter, x: Value, of_reduced: Callable[[Emitter, Value, Value
     exponent_bits, exponent = _split(e, normal)
     f = e.sub(e.float_of_bits(e.sub(e.bits(normal), exponent_bits)), 1.0)
     exponent = e.select(subnormal, e.sub(exponent, 23), exponent)
-    return _log_specials(e, x, 0.0, of_reduced(e, f, e.convert("sitofp", exponent, "float")))
+    return log_specials(e, x, 0.0, of_reduced(e, f, e.convert("sitofp", exponent, "float")))
 
 
 def log1p(e: Emitter, x: Value) -> Value:
@@ -207,7 +214,7 @@ def log1p(e: Emitter, x: Value) -> Value:
     # The 1 makes no difference to a large x, for which 2^-n is too small a float32 number.
     large = e.sub(e.float_of_bits(e.sub(e.bits(total), exponent_bits)), 1.0)
     f = e.select(e.compare("ogt", x, 2.0**25), large, f)
-    result = _log_specials(e, x, -1.0, _log_of_reduced(e, f, e.convert("sitofp", exponent, "float")))
+    result = log_specials(e, x, -1.0, _log_of_reduced(e, f, e.convert("sitofp", exponent, "float")))
     # Adding 0 loses the sign of -0.
     return e.select(e.compare("oeq", x, 0.0), x, result)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from npu_tensor._util.affinity import available_memory
 from npu_tensor._util.forks import new_lock
 from npu_tensor._util.interrupts import import_whole
 from npu_tensor._util.user_warnings import warn
@@ -13,6 +14,10 @@ from npu_tensor.runtime.memory import Allocator
 from npu_tensor.task import HostDevice, Kernel, Refusal, Step, Task
 
 __all__ = ["allocator", "forget_host_devices", "host_devices", "host_kernel", "host_step"]
+
+LAYOUT_SHARE = 4
+"""Fraction of the memory, as a divisor, that copies of weights in the layouts of kernels may fill. Chosen, not measured:
+a model and the copies of all its weights then fit if the model fits into a quarter."""
 
 _lock = new_lock()  # Threads must not create the cached objects twice.
 
@@ -25,7 +30,7 @@ def allocator() -> Allocator:
 
 @cache
 def _allocator() -> Allocator:
-    return Allocator(config.pool_bytes)
+    return Allocator(config.pool_bytes, available_memory() // LAYOUT_SHARE or config.pool_bytes)
 
 
 def host_devices() -> tuple[HostDevice, ...]:

@@ -106,9 +106,11 @@ def dtype_name(array: np.ndarray) -> str:
     return array.dtype.name
 
 
-@pytest.fixture(params=["direct", "packed"], autouse=True)
+@pytest.fixture(params=["direct", "streamed", "packed"], autouse=True)
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products that may read their operands where they are do so, or none does."""
+    if request.param == "streamed":
+        monkeypatch.setattr(gemm, "_STREAMED_BYTES", 0)
     if request.param == "packed":
         monkeypatch.setattr(gemm, "_THIN_ROWS", 0)
         monkeypatch.setattr(gemm, "_THIN_COLUMNS", 0)

@@ -1,0 +1,63 @@
+"""Scaled dot-product attention as one op: the scores never exist as a tensor."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from npu_tensor.dtypes import bool_, float32
+from npu_tensor.errors import DTypeError, ShapeError
+from npu_tensor.ops.declare import Resolution
+from npu_tensor.ops.registry import op
+from npu_tensor.ops.rules import of_tensors
+from npu_tensor.spec import Spec
+
+__all__ = ["attention"]
+
+
+@of_tensors("float32, float16 and bfloat16")
+def _rule(query: Spec, key: Spec, value: Spec, *masks: Spec, scale: float, is_causal: bool) -> Resolution:
+    if any(each.dtype.register != "float32" for each in (query, key, value)):
+        raise DTypeError("takes float32, float16 and bfloat16")
+    if any(each.ndim != 4 for each in (query, key, value, *masks)):
+        raise ShapeError("needs (batch, heads, tokens, features)")
+    (batch, heads, queries, features), (_, groups, keys, _) = query.shape, key.shape
+    if key.shape != (batch, groups, keys, features) or value.shape[:3] != key.shape[:3]:
+        raise ShapeError(f"query {list(query.shape)}, key {list(key.shape)} and value {list(value.shape)} do not fit")
+    if heads % groups if groups else heads:
+        raise ShapeError(f"{groups} key heads do not divide {heads} query heads")
+    scores = (batch, heads, queries, keys)
+    for mask in masks:
+        if mask.dtype not in (bool_, float32):
+            raise DTypeError(f"takes masks of bool and float32, not {mask.dtype.name}")
+        if any(extent not in (1, whole) for extent, whole in zip(mask.shape, scores, strict=True)):
+            raise ShapeError(f"mask {list(mask.shape)} does not broadcast to {list(scores)}")
+    registers = (*["float32"] * 3, *(mask.dtype.register for mask in masks))
+    spec = Spec.of((batch, queries, heads, value.shape[3]), query.dtype)
+    return Resolution(spec, registers, {"scale": scale, "is_causal": is_causal})
+
+
+@op(kind="data", rule=_rule, ggml="FLASH_ATTN_EXT", public=False)
+def attention(*tensors: Any, scale: float = 1.0, is_causal: bool = False) -> Any:
+    """Return softmax(query @ key.T * scale + mask) @ value as (batch, queries, heads, value features).
+
+    Operands are query (batch, heads, queries, features), key (batch, key heads, keys, features), value (batch, key
+    heads, keys, value features) and optionally a mask that broadcasts to the scores: bool, True where a query may
+    attend, or float32, added to the scores. Each key head serves a group of consecutive query heads. A query that may
+    not attend to any key gives 0.
+    """
+    query, key, value, *masks = tensors
+    group = query.shape[1] // max(key.shape[1], 1)
+    key, value = (np.repeat(each, group, 1) for each in (key, value))
+    scores = np.matmul(query * np.float32(scale), key.swapaxes(-1, -2))
+    if is_causal:
+        scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -math.inf)
+    for mask in masks:
+        scores = np.where(mask, scores, -math.inf) if mask.dtype == bool else scores + mask
+    largest = scores.max(-1, keepdims=True, initial=-math.inf)
+    weights = np.exp(scores - np.where(largest == -math.inf, 0, largest))
+    total = weights.sum(-1, keepdims=True)
+    mixed = np.matmul(weights / np.where(total == 0, 1, total), value)
+    return np.ascontiguousarray(mixed.swapaxes(1, 2))

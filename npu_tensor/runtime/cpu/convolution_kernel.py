@@ -1,0 +1,155 @@
+"""Convolutions of channels-last images as products of windows of the image, read where they are, and packed weights."""
+
+from __future__ import annotations
+
+import math
+
+from npu_tensor._util.forks import cached_property
+from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.layouts import reshaped
+from npu_tensor.runtime.cpu.bind_loop import number_types, slots_of, with_fixed_numbers
+from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, Packed, Slot, joined
+from npu_tensor.runtime.cpu.cpu_cost import convolution_cost
+from npu_tensor.runtime.cpu.gemm import Matrix, Scattered, Windows
+from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte, last_item
+from npu_tensor.runtime.cpu.loop_kernel import refusal
+from npu_tensor.runtime.cpu.pool import MAX_SLOTS
+from npu_tensor.runtime.cpu.processor import Processor
+from npu_tensor.task import Cost, Input, Output, Refusal, Task
+
+__all__ = ["ConvolutionKernel", "convolution_kernel"]
+
+
+def convolution_kernel(processor: Processor, task: Task) -> ConvolutionKernel | Refusal:
+    """Return the kernel of a convolution, or the reason why there is none."""
+    assert task.call is not None
+    assert task.program is not None
+    reason = refusal(task.program)
+    if reason is not None:
+        return Refusal(reason)
+    if not task.call.attributes["channels_last"]:
+        return Refusal("compiled for channels-last images only")
+    if not math.prod(task.shape):
+        return Refusal("there is nothing to compute")
+    return ConvolutionKernel(processor, task)
+
+
+class ConvolutionKernel(CpuKernel):
+    """A convolution with its epilogue. Depthwise ones are sums of products per channel."""
+
+    def __init__(self, processor: Processor, task: Task) -> None:
+        super().__init__(processor, task)
+        image, weight, *_ = task.inputs
+        assert image.layout is not None
+        assert weight.layout is not None
+        assert task.call is not None
+        self.groups = task.call.attributes["groups"]
+        self.depthwise = self.groups == image.layout.shape[-1] == weight.layout.shape[0]
+        self.name = "depthwise conv" if self.depthwise else "conv"
+        if len(task.program.instructions if task.program else ()) > 1:
+            self.reason += ", fused epilogue"
+
+    @cached_property
+    def cost(self) -> Cost:
+        return convolution_cost(self.task, self.owner.rates, self.owner.threads, self.depthwise)
+
+    def _bind(self) -> BoundLoops:
+        """Bind the product of every group. Operands that vectors cannot read are copied first."""
+        task, owner = self.task, self.owner
+        image, weight, *rest = task.inputs
+        assert task.program is not None
+        copies = []
+        if not self._is_readable(image):
+            copy, image = bind_copy(owner, image, last_item(task) + 1)
+            copies.append(copy)
+        for number, source in enumerate(rest):
+            if source.layout is not None and not self._is_by_rows(source.layout):
+                copy, rest[number] = bind_copy(owner, source, last_item(task) + 2 + number)
+                copies.append(copy)
+        assert image.layout is not None
+        assert image.dtype is not None
+        groups, rows, outputs = 1 if self.depthwise else self.groups, math.prod(task.shape[1:-1]), task.shape[-1]
+        a, b, depth = self._operands(image, weight, groups)
+        slots = MAX_SLOTS - len(task.outputs) - len(rest) - 2
+        program, fixed = with_fixed_numbers(task.program, 1 + len(rest), slots)
+        numbers = number_types(program)
+        product = owner.product(
+            (rows, outputs // groups, depth),
+            a=a,
+            b=b,
+            outputs=tuple(self._matrix(output, groups) for output in task.outputs),
+            epilogue=program,
+            operands=(
+                *(self._matrix(source, groups, numbers.get(slot)) for slot, source in enumerate(rest, 1)),
+                *(Matrix("int64" if type(number) is int else "float64") for number in fixed),
+            ),
+            batch=(task.shape[0], groups),
+            threads=owner.pool.threads,
+        )
+        more: list[Slot] = [*slots_of(rest, program, 1, with_offset=True), *fixed]
+        packed = Packed(weight.item, first_byte(weight), product.packings[0])
+        results = [Location(output.item) for output in task.outputs]
+        arguments = (Location(image.item, first_byte(image)), packed, *results, *more)
+        loop = product.multiply
+        assert loop.kernel is not None
+        bound = BoundLoop(loop.kernel, loop.meta_address, loop.items, loop.grain, arguments)
+        new = tuple([(output.item, output.nbytes) for output in task.outputs])
+        return joined([*copies, BoundLoops((bound,), new, keep=(product,))])
+
+    def _is_readable(self, image: Input) -> bool:
+        """Return True if the channels are neighbours, and offsets from the first element are not negative."""
+        assert image.layout is not None
+        return image.layout.strides[-1] == 1 and min(image.layout.strides) >= 0
+
+    def _is_by_rows(self, layout: Layout) -> bool:
+        """Return True if all places are evenly spaced, and channels neighbours or the same element."""
+        return layout.strides[-1] in (0, 1) and self._by_rows(layout) is not None
+
+    def _by_rows(self, layout: Layout) -> Layout | None:
+        """Return a layout over the result with all places as one dimension."""
+        return reshaped(layout, (layout.shape[0], math.prod(layout.shape[1:-1]), layout.shape[-1]))
+
+    def _matrix(self, tensor: Input | Output, groups: int, number: type | None = None) -> Matrix:
+        """Return a result or an operand of the epilogue over batch, groups, rows and columns."""
+        if tensor.layout is None or tensor.dtype is None:
+            return Matrix("int64" if number in (int, bool) else "float64")
+        layout = self._by_rows(tensor.layout)
+        assert layout is not None
+        batch, row, column = (
+            0 if extent == 1 else stride for extent, stride in zip(layout.shape, layout.strides, strict=True)
+        )
+        return Matrix(tensor.dtype.name, (batch, layout.shape[-1] // groups * column, row, column))
+
+    def _operands(self, image: Input, weight: Input, groups: int) -> tuple[Windows, Matrix | Scattered, int]:
+        """Return the windows, the weight as a matrix (places and channels, outputs), and the length of a sum."""
+        assert self.task.call is not None
+        assert image.layout is not None
+        assert image.dtype is not None
+        assert weight.layout is not None
+        assert weight.dtype is not None
+        attributes = self.task.call.attributes
+        outputs, channels, *kernel = weight.layout.shape
+        per_output, per_channel, *per_place = weight.layout.strides
+        batch, *extents, _ = zip(image.layout.shape, image.layout.strides, strict=True)
+        places = tuple(
+            (*extent, count, size, step, gap, -before)
+            for extent, count, size, step, gap, (before, _) in zip(
+                extents,
+                self.task.shape[1:-1],
+                kernel,
+                attributes["stride"],
+                attributes["dilation"],
+                attributes["padding"],
+                strict=True,
+            )
+        )
+        a = Windows(image.dtype.name, (batch[1], channels), (0, 0), channels, places, self.depthwise)
+        own = outputs // groups
+        rows = Layout((*kernel, channels), (*per_place, per_channel))
+        b = Scattered(
+            weight.dtype.name,
+            (Layout((batch[0],), (0,)), Layout((groups,), (own * per_output,))),
+            rows,
+            Layout((own,), (per_output,)),
+        )
+        return a, b, math.prod(rows.shape)
