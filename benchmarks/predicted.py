@@ -8,7 +8,7 @@ from itertools import compress
 from typing import Final, NamedTuple
 
 import npu_tensor as nt
-from npu_tensor.graph.structure import digraph, structure_of
+from npu_tensor.graph.structure import item_graph, structure_of
 from npu_tensor.kernels.offer import Target
 from npu_tensor.planner.device_choice import job, overhead
 from npu_tensor.planner.fuse import cut, partitions
@@ -53,7 +53,7 @@ def predicted(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> Predicti
     def takes(task: Task) -> bool:
         return not isinstance(device.claim(task), Refusal)
 
-    tasks, _, kept = partitions(lower(digraph(graph, merge=True)), device.fusion, takes)[-1]
+    tasks, _, kept = partitions(lower(item_graph(graph, merge=True)), device.fusion, takes)[-1]
     new = {tensor._node for tensor in fresh}
     persistent = frozenset(item for item, leaf in graph.leaves if leaf not in new)
     answers = [device.claim(task) for task in tasks]

@@ -6,6 +6,8 @@ read: print, repr, item, numpy, tolist, bool, int, float, or realize.
 
 from __future__ import annotations
 
+import ctypes
+import struct
 import sys
 import weakref
 from collections.abc import Iterable, Sequence
@@ -19,7 +21,7 @@ from npu_tensor import ops
 from npu_tensor._util.units import size
 from npu_tensor._util.user_warnings import INTERNAL, user_line
 from npu_tensor.config import config
-from npu_tensor.dtypes import DType, as_dtype, stored_shape
+from npu_tensor.dtypes import STRUCT_CODES, DType, as_dtype, stored_shape
 from npu_tensor.errors import (
     ArgumentError,
     DTypeError,
@@ -42,9 +44,12 @@ from npu_tensor.graph.history import (
 )
 from npu_tensor.graph.index_checks import check_indices
 from npu_tensor.graph.nodes import (
+    MOST_WRITES,
+    ONE_OWNER,
     PLACEHOLDER,
     Data,
     Node,
+    Overwriting,
     located,
     next_order,
     no_value_yet,
@@ -62,6 +67,7 @@ from npu_tensor.planner.run import realize as _realize_nodes
 from npu_tensor.planner.run import shorten
 from npu_tensor.runtime import dlpack
 from npu_tensor.runtime.devices.device_uri import DeviceName
+from npu_tensor.runtime.devices.host import allocator
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import Size, Spec
 
@@ -80,9 +86,12 @@ __all__ = [
     "handle_on",
     "into",
     "named",
+    "overwrite_part",
+    "own_value",
     "pending",
     "realize",
     "record",
+    "recorded_result",
     "refused",
     "rename",
     "views_of",
@@ -282,6 +291,9 @@ class Tensor(Methods):
         Raises:
             ShapeError: The tensor has several elements.
         """
+        node = self._node
+        if type(node.value) is Buffer and node.spec.size == 1 and (code := STRUCT_CODES.get(node.spec.dtype)):
+            return struct.unpack(code, ctypes.string_at(node.value.address, node.spec.nbytes))[0]
         if self._node.spec.size != 1:
             raise ShapeError(f"item() needs one element, {self._node.spec} has {self._node.spec.size}")
         value = self.numpy().reshape(())
@@ -518,9 +530,10 @@ class Tensor(Methods):
                 f"an in-place op on {self._node.spec} would write to one element at several positions, as it was "
                 "expanded; clone() it first"
             )
-        if result.shape != self.shape:
+        same_spec = result._node.spec is self._node.spec
+        if not same_spec and result.shape != self.shape:
             raise ShapeError(f"an in-place op cannot change {list(self.shape)} to {list(result.shape)}")
-        if result.dtype is not self.dtype:
+        if not same_spec and result.dtype is not self.dtype:
             if result.dtype.category > self.dtype.category:
                 raise ArgumentError(f"an in-place op cannot turn {self.dtype.name} into {result.dtype.name}")
             result = ops.convert(result, self.dtype)
@@ -548,7 +561,23 @@ class Tensor(Methods):
             self._name(node)
         else:
             storage, view = self._alias
-            storage.write(self, view, node)
+            if not self._write_in_place(storage, view, node):
+                storage.write(self, view, node)
+
+    def _write_in_place(self, storage: Storage, view: View, node: Node) -> bool:
+        """Write to a part of the memory in place if the program has written to many parts. Return False if it cannot.
+
+        The first writes are recorded, so that a model with a few of them runs as one plan.
+        """
+        if storage.part_writes < MOST_WRITES or view.covers or not view.is_contiguous or watches:
+            return False
+        owner = storage.owner_beside(self)
+        if owner is None or node.history is not None:
+            return False
+        _realize_nodes((owner._node, node))
+        self._name(node)  # The former value may be a view recorded from that of the owner.
+        value = node.value
+        return type(value) is Buffer and overwrite_part(owner, view.layout.offset, value.address, node.spec.nbytes)
 
 
 _NO_TRANSFER = "tensors go where they are needed; nt.set_default_device('npu') lets an NPU run ops"
@@ -581,9 +610,46 @@ def wrap(node: Node) -> Tensor:
     return tensor
 
 
+def recorded_result(node: Node) -> Tensor:
+    """Return a new Tensor that names a recorded node; run it at once if the chain has become too long."""
+    tensor = wrap(node)
+    if pressure.remembers:
+        pressure.remember(node)
+    if node.depth > config.max_depth:
+        _run_early(node)
+    return tensor
+
+
 def named(spec: Spec, value: Any) -> Tensor:
     """Return a new tensor of a value."""
     return wrap(Data(spec, value))
+
+
+def own_value(tensor: Tensor) -> bool:
+    """Return True if a tensor names all its memory, no other one shows it, and its value is computed.
+
+    After many pending writes to the tensor, the value is computed first.
+    """
+    alias = tensor._alias
+    if alias is not None and alias[0].owner_beside(tensor) is not tensor:
+        return False
+    node = tensor._node
+    if node.value is None and isinstance(node.inputs, Overwriting) and node.inputs.writes >= MOST_WRITES:
+        _realize_nodes((node,))
+    return node.value is not None
+
+
+def overwrite_part(owner: Tensor, start: int, address: int, nbytes: int) -> bool:
+    """Copy bytes over elements of a computed value if nothing but its tensor refers to it. Return False otherwise."""
+    node = owner._current
+    if node is None or node.history is not None or type(node.value) is not Buffer:
+        return False
+    value = node.value
+    if sys.getrefcount(node) > ONE_OWNER or sys.getrefcount(value) > ONE_OWNER or not value.is_overwritable:
+        return False
+    allocator().forget_layouts(value)
+    ctypes.memmove(value.address + start * node.spec.dtype.itemsize, address, nbytes)
+    return True
 
 
 def rename(tensor: Tensor, spec: Spec, value: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CALLS", "CAPTURES", "KERNELS", "LAYOUTS", "LINES", "MODULES", "PLANS"]
+__all__ = ["CALLS", "CAPTURES", "KERNELS", "LAYOUTS", "LINES", "MODULES", "PLANS", "TEMPLATES"]
 
 CALLS: Final = 4096
 """Gradient ops by recorded call and operand."""
@@ -30,3 +30,6 @@ MODULES: Final = 256
 
 PLANS: Final = 4096
 """Plans of one selection of devices."""
+
+TEMPLATES: Final = 256
+"""Recorded gradients by the structure of the differentiated graph."""

@@ -9,12 +9,17 @@ fused, explained, captured by `jit` and differentiated again as any graph is.
 from __future__ import annotations
 
 import functools
+import sys
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from npu_tensor import ops
+from npu_tensor._util.user_warnings import user_line
 from npu_tensor.autograd.backward_ops import backward_op
+from npu_tensor.autograd.gradient_templates import recorded_again
 from npu_tensor.autograd.structured import RULES, Recording, summed_to
+from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError, DTypeError, GradientError
 from npu_tensor.graph.history import (
     FREED,
@@ -29,10 +34,10 @@ from npu_tensor.graph.history import (
     same,
 )
 from npu_tensor.graph.nodes import Node, located
-from npu_tensor.graph.tracing import current_watch
+from npu_tensor.graph.tracing import current_watch, watches
 from npu_tensor.jit.trees import flatten, rebuild
 from npu_tensor.spec import Spec
-from npu_tensor.tensor import Tensor, handle_on, record, wrap
+from npu_tensor.tensor import Tensor, handle_on, record, recorded_result, wrap
 
 __all__ = ["backward", "grad", "value_and_grad", "vjp"]
 
@@ -259,11 +264,18 @@ def backward(output: Tensor, gradient: Tensor | None = None, retain_graph: bool 
     through = reached([node])
     leaves = [each for each in through if leaf_of(each) is not None]
     with GradMode(False):
-        for target, computed in zip(leaves, _gradients_of([output], [gradient], leaves, through), strict=True):
+        if watches or config.eager:  # An op must record the tensors that it reads, or run at once.
+            gradients = _gradients_of([output], [gradient], leaves, through)
+        else:
+            where = user_line(sys._getframe(1))
+            nodes = recorded_again(_gradients_of, node, gradient._node, leaves, through, where)
+            gradients = [recorded_result(each) for each in nodes]
+        for target, computed in zip(leaves, gradients, strict=True):
             leaf = leaf_of(target)
             assert leaf is not None
             if not leaf.is_frozen:
                 _add(leaf, computed)
+                leaf.loss = weakref.ref(output)
     if not retain_graph:
         for each in through:
             if leaf_of(each) is None:

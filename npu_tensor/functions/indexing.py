@@ -5,21 +5,24 @@ Steps may be negative, as in NumPy. A boolean mask reads the mask's value, becau
 
 from __future__ import annotations
 
+import ctypes
 import operator
+import struct
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.dtypes import bool_, int64, uint8
+from npu_tensor.dtypes import STRUCT_CODES, bool_, int64, uint8
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.functions.creation import zeros_like
 from npu_tensor.functions.register import Operand, composite, converted, fitting, tensor_of
-from npu_tensor.graph.tracing import current_watch
+from npu_tensor.graph.tracing import current_watch, watches
 from npu_tensor.ops.rules import dimension, index_dtype
-from npu_tensor.spec import broadcast_shapes
-from npu_tensor.tensor import Tensor, from_array
+from npu_tensor.runtime.memory import Buffer
+from npu_tensor.spec import Spec, broadcast_shapes
+from npu_tensor.tensor import Tensor, from_array, overwrite_part, own_value
 
 __all__ = ["put", "put_along", "require_mask", "require_same_dtype", "scatter", "with_dimension"]
 
@@ -269,18 +272,64 @@ def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, reduce: st
     return ops.put_op(input, source, *indices, bounds=resolved.bounds, dims=dims, wrap=wrap, reduce=reduce)
 
 
+def _first_element(spec: Spec, index: Any) -> int | None:
+    """Return the number of the first element at integer positions, or None for another index or one out of range."""
+    positions = index if type(index) is tuple else (index,)
+    if len(positions) > spec.ndim:
+        return None
+    first, size = 0, spec.size
+    for position, extent in zip(positions, spec.shape, strict=False):
+        if type(position) is not int or not -extent <= position < extent:
+            return None
+        size //= extent
+        first += size * (position % extent)
+    return first
+
+
+def _stored_in_place(input: Tensor, index: Any, first: int, value: Operand) -> bool:
+    """Store a number or a computed tensor at integer positions in place. Return False if that needs a new value."""
+    spec = input._node.spec
+    shape = spec.shape[len(index) if type(index) is tuple else 1 :]
+    if isinstance(value, Tensor):
+        node = value._node
+        fits = node.spec.dtype is spec.dtype and node.spec.shape == shape and node.history is None
+        if not fits or type(node.value) is not Buffer or not own_value(input):
+            return False
+        return overwrite_part(input, first, node.value.address, node.spec.nbytes)
+    if shape or spec.dtype not in STRUCT_CODES or not own_value(input):
+        return False
+    try:
+        data = struct.pack(STRUCT_CODES[spec.dtype], value.item() if isinstance(value, np.generic) else value)
+    except (OverflowError, struct.error):
+        return False
+    element = ctypes.create_string_buffer(data, len(data))
+    return overwrite_part(input, first, ctypes.addressof(element), len(data))
+
+
+def _is_part(input: Tensor, index: Any, first: int | None, value: Operand) -> bool:
+    """Return True if the value is the view input[index]."""
+    written = value._alias if isinstance(value, Tensor) else None
+    if input._alias is None or written is None or written[0] is not input._alias[0]:
+        return False
+    view, spec = written[1], input._node.spec
+    if first is not None and not input._alias[1].path and view.is_contiguous:
+        shape = spec.shape[len(index) if type(index) is tuple else 1 :]
+        return view.layout.offset == first and view.spec.shape == shape and view.spec.dtype is spec.dtype
+    return get(input, index)._alias == written
+
+
 @composite("__setitem__", function=False)
 def _set(self: Tensor, index: Any, value: Operand) -> None:
-    if self._alias is not None:
-        storage, view = self._alias
-        written = value._alias if isinstance(value, Tensor) else None
-        if written is not None and written[0] is storage and get(self, index)._alias == written:
-            return  # x[i] += y writes to the view x[i], and then x[i] to itself.
-        if view.overlaps:  # after expand, for example; the written part itself may not overlap
-            part = get(self, index)
-            if part._alias is not None:
-                part.copy_(value)
-                return
+    first = None if watches else _first_element(self._node.spec, index)
+    if _is_part(self, index, first, value):
+        return  # x[i] += y writes to the view x[i], and then x[i] to itself.
+    if first is not None and _stored_in_place(self, index, first, value):
+        return
+    if self._alias is not None and self._alias[1].overlaps:
+        part = get(self, index)  # The written part itself may not overlap, after expand for example.
+        if part._alias is not None:
+            part.copy_(value)
+            return
     if (watch := current_watch()) is not None:
         watch.lost.pop(id(value), None)  # for x[i] += 1
     self._assign(put(self, index, value))

@@ -13,7 +13,7 @@ import numpy as np
 
 from npu_tensor import ops
 from npu_tensor._util.user_warnings import warn
-from npu_tensor.dtypes import DType, float32, float64
+from npu_tensor.dtypes import DType, float32
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.creation import arange, rand
 from npu_tensor.functions.register import composite

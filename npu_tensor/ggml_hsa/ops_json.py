@@ -21,6 +21,7 @@ from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.ggml_hsa import function_files as kernel_source
 from npu_tensor.ggml_hsa.single_task import capture_task, placeholder, single_task
 from npu_tensor.graph.nodes import Node
+from npu_tensor.graph.structure import ItemGraph
 from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Call
@@ -47,7 +48,7 @@ _NUMBERS: Final[Mapping[str, type]] = {"float": float, "int": int, "bool": bool}
 # --- from a graph
 
 
-def describe(graph: nx.DiGraph, task: Task) -> tuple[tuple[TensorDesc, ...], list[dict[str, Any]]]:
+def describe(graph: nx.DiGraph | ItemGraph, task: Task) -> tuple[tuple[TensorDesc, ...], list[dict[str, Any]]]:
     """Return the operands of a task in a planned graph, and its ops, from which `replay` makes the same task.
 
     Raises ArgumentError for a tensor without a descriptor: one without elements, or too large.
@@ -84,7 +85,7 @@ def describe(graph: nx.DiGraph, task: Task) -> tuple[tuple[TensorDesc, ...], lis
     return tuple(tensors), ops
 
 
-def _needed(graph: nx.DiGraph, results: set[int], sources: set[int]) -> list[int]:
+def _needed(graph: nx.DiGraph | ItemGraph, results: set[int], sources: set[int]) -> list[int]:
     """Return the ops that lead from sources to results, in the order of recording."""
     needed: set[int] = set()
     stack = list(results)
@@ -191,7 +192,7 @@ def _described(spec: Spec) -> TensorDesc:
 # --- entries
 
 
-def entry_for(graph: nx.DiGraph, task: Task, target: Target) -> dict[str, Any]:
+def entry_for(graph: nx.DiGraph | ItemGraph, task: Task, target: Target) -> dict[str, Any]:
     """Return the configuration entry for a task in a planned graph.
 
     It names a function of the package if that gives the same kernel, else it has the ops. Raises ArgumentError for a

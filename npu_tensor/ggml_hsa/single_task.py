@@ -14,7 +14,7 @@ import numpy as np
 
 from npu_tensor.errors import ArgumentError, CaptureError
 from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node
-from npu_tensor.graph.structure import Structure, digraph, structure_of
+from npu_tensor.graph.structure import Structure, item_graph, structure_of
 from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import FUSION, Offer, Target
 from npu_tensor.ops.declare import Layout, Op, Operand, Resolution
@@ -103,7 +103,7 @@ class _AbsentDevice:
 def cuts(structure: Structure, target: Target) -> list[list[tuple[Task, Offer | Refusal]]]:
     """Return the cuts that the planner may choose for an array: tasks with the answers of the kernel families."""
     device = cast(Accelerator, _AbsentDevice(target))
-    found = accelerator_cuts(lower(digraph(structure, merge=True)), (device,))
+    found = accelerator_cuts(lower(item_graph(structure, merge=True)), (device,))
     return [
         [(task, cast("Offer | Refusal", answer)) for task, (answer,) in zip(partition.tasks, answers, strict=True)]
         for partition, answers in found

@@ -31,6 +31,10 @@ from npu_tensor.spec import Spec, contiguous_strides
 __all__ = ["Storage", "View", "view_node"]
 
 
+CROWDED: Final = 8
+"""Number of members beyond which dead references are dropped before members are compared. Chosen, not measured."""
+
+
 class View:
     """Position of a tensor's elements in its storage: PyTorch's offset, sizes and strides.
 
@@ -149,9 +153,20 @@ class Storage:
     Attributes:
         members: Weak references to the members that name a value, and dead references.
         crowded: Number of members at which dead references are dropped.
+        part_writes: Number of writes to parts that the storage has recorded.
     """
 
-    __slots__ = ("__weakref__", "_current", "_stale", "_whole", "_writes", "_written", "crowded", "members")
+    __slots__ = (
+        "__weakref__",
+        "_current",
+        "_stale",
+        "_whole",
+        "_writes",
+        "_written",
+        "crowded",
+        "members",
+        "part_writes",
+    )
 
     moves: ClassVar[int] = 0
     """Number of changes of a tensor's shape, dtype, memory or frozen state in place."""
@@ -160,6 +175,7 @@ class Storage:
         self._whole: Spec = member._current.spec
         self.members: deque[Any] = deque((weakref.ref(member),))
         self.crowded = 64
+        self.part_writes = 0
         # The base. Plans keep the value of a node that an attribute of this name refers to, as in a Tensor.
         self._current: Node | None = None
         self._writes = _NOTHING
@@ -225,6 +241,27 @@ class Storage:
                 self._begin(self.living())
             return self, View.whole(self._whole)
 
+    def owner_beside(self, tensor: Any) -> Any | None:
+        """Return the member that names all elements if no other member than it and `tensor` is alive, else None.
+
+        It then names the present value, and the storage has none of its own.
+        """
+        with _lock:
+            if len(self.members) > CROWDED:
+                self.forget_the_dead()
+            others = {
+                member for member in (*self.living(), *self._living(self._stale.values())) if member is not tensor
+            }
+            owner = tensor if not tensor._alias[1].path else others.pop() if others else None
+            if others or owner is None or owner._alias[1].path:
+                return None
+            if self._has_value():
+                if owner._current is None:
+                    self.read(owner, owner._alias[1])
+                self._current, self._writes, self._stale = None, _NOTHING, {}
+                self.members = deque(map(weakref.ref, {owner, tensor}))
+            return owner
+
     def is_outside(self, watch: Watch) -> bool:
         """Return True if a member is older than the function that is being traced."""
         if self._has_value():
@@ -289,6 +326,8 @@ class Storage:
                 self._writes.add(view, node)
             if view.covers:
                 self._current = None
+            else:
+                self.part_writes += 1
         self.members.append(weakref.ref(tensor))
         self._stale.pop(id(tensor), None)
         _name(tensor, node)

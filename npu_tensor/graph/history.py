@@ -59,13 +59,15 @@ class Leaf:
     Attributes:
         gradient: Tensor in its `grad`, or None.
         is_frozen: True while the tensor requires no gradient but keeps the one it has.
+        loss: Weak reference to the tensor whose backward pass was the last to add to the gradient, or None.
     """
 
-    __slots__ = ("__weakref__", "gradient", "is_frozen")
+    __slots__ = ("__weakref__", "gradient", "is_frozen", "loss")
 
     def __init__(self) -> None:
         self.gradient: Any = None
         self.is_frozen = False
+        self.loss: weakref.ref[Any] | None = None
         number = id(self)
         active[number] = weakref.ref(self, lambda _: active.pop(number, None))
 

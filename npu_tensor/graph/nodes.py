@@ -12,16 +12,19 @@ from collections.abc import Callable
 from functools import lru_cache
 from itertools import count
 from types import CodeType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from npu_tensor._util.cache_sizes import LINES
 from npu_tensor._util.forks import in_child
 from npu_tensor._util.user_warnings import user_line
+from npu_tensor.dtypes import float32
 from npu_tensor.errors import CaptureError, reworded
 from npu_tensor.ops.declare import Call
 from npu_tensor.spec import Spec
 
 __all__ = [
+    "MOST_WRITES",
+    "ONE_OWNER",
     "PLACEHOLDER",
     "Data",
     "Node",
@@ -184,6 +187,16 @@ class Data(Node):
         self.spec = spec
         self.value = value
         self.handle = None
+
+
+def _references_of_one_owner() -> int:
+    owner = Data(Spec.of((), float32), [])
+    value = owner.value
+    return sys.getrefcount(value)
+
+
+ONE_OWNER: Final = _references_of_one_owner()
+"""Result of `sys.getrefcount` for an object in a local variable with one other owner; it depends on Python."""
 
 
 class Overwriting(tuple[Any, ...]):

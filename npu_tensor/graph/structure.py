@@ -1,8 +1,9 @@
-"""Structure of the graph below some nodes: a key, by which equal structures share a plan, and a networkx graph."""
+"""Structure of the graph below some nodes: a key, by which equal structures share a plan, and a graph of items."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Item",
+    "ItemGraph",
     "Structure",
     "depends_on_placeholder",
     "described_graph",
-    "digraph",
+    "item_graph",
     "pending_ops",
     "structure_of",
 ]
@@ -154,22 +156,44 @@ class Item(TypedDict, total=False):
     keep: bool
 
 
-def digraph(structure: Structure, merge: bool = False) -> nx.DiGraph:
-    """Return the structure as a networkx graph with one node per item and edges from operands to readers; see `Item`.
+@dataclass(slots=True, eq=False)
+class ItemGraph:
+    """A graph of items. Importing networkx takes longer than planning a model, so planning does without it.
+
+    Attributes:
+        nodes: Attributes of the items, in topological order.
+        twins: Kept items that were merged, each with the item that represents it.
+    """
+
+    nodes: dict[int, Any] = field(default_factory=dict)
+    twins: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def edges(self) -> list[tuple[int, int]]:
+        """Operands and their readers, each pair once."""
+        pairs = ((source, item) for item, each in self.nodes.items() for source in each.get("inputs", ()))
+        return list(dict.fromkeys(pairs))
+
+    def networkx(self) -> nx.DiGraph:
+        """Return the graph as a networkx graph with edges from operands to readers."""
+        import_whole("networkx")
+        import networkx as nx
+
+        graph = nx.DiGraph(twins=self.twins)
+        graph.add_nodes_from(self.nodes.items())
+        graph.add_edges_from(self.edges)
+        return graph
+
+
+def item_graph(structure: Structure, merge: bool = False) -> ItemGraph:
+    """Return the structure as a graph with one node per item; see `Item`.
 
     Args:
         structure: The structure.
         merge: True to compute equal ops on equal operands once. Random ops have their seed as an operand, so equal
             operands mean equal results.
-
-    Returns:
-        Graph whose attribute `twins` maps kept items that were merged to the items that represent them.
     """
-    import_whole("networkx")
-    import networkx as nx
-
-    graph = nx.DiGraph(twins={})
-    graph.add_nodes_from([(item, {"spec": getattr(leaf, "spec", None)}) for item, leaf in structure.leaves])
+    graph = ItemGraph({item: {"spec": getattr(leaf, "spec", None)} for item, leaf in structure.leaves})
     merged: dict[int, int] = {}
     first: dict[Any, int] = {}
     for (item, node), inputs in zip(structure.nodes, structure.operands, strict=True):
@@ -181,11 +205,10 @@ def digraph(structure: Structure, merge: bool = False) -> nx.DiGraph:
             if twin != item:
                 merged[item] = twin
                 if keep:
-                    graph.graph["twins"][item] = twin
+                    graph.twins[item] = twin
                     graph.nodes[twin]["keep"] = True
                 continue
-        graph.add_node(item, spec=node.spec, call=call, inputs=inputs, keep=keep)
-        graph.add_edges_from([(source, item) for source in inputs])
+        graph.nodes[item] = {"spec": node.spec, "call": call, "inputs": inputs, "keep": keep}
     return graph
 
 
@@ -195,7 +218,7 @@ def described_graph(structure: Structure) -> nx.DiGraph:
     Node attributes: `spec`, and for ops `call`, `op`, `ggml`, `attributes`, `line` and `keep`. Leaves have op "data",
     or "number" with spec None. The edge attribute `slots` lists the operand positions, so that x + x keeps both.
     """
-    graph = digraph(structure)
+    graph = item_graph(structure).networkx()
     for item, leaf in structure.leaves:
         if isinstance(leaf, Node):
             graph.nodes[item].update(op="data", line=leaf.line)

@@ -8,17 +8,15 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import get_ident
-from typing import Any, Final
+from typing import Any
 
-from npu_tensor.dtypes import float32
 from npu_tensor.errors import CaptureError
 from npu_tensor.graph.aliasing import Storage
 from npu_tensor.graph.history import Leaf, leaf_of, leaves
-from npu_tensor.graph.nodes import Data, Node, being_written
+from npu_tensor.graph.nodes import ONE_OWNER, Node, being_written
 from npu_tensor.jit.trace import Derived, PlannedResult, Result, Trace, TracedPart
 from npu_tensor.jit.trees import rebuild
 from npu_tensor.planner.run import realize as realize_nodes
-from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, named, rename, views_of
 
 __all__ = ["MISS", "STALE", "Replay", "miss", "replay_of"]
@@ -228,18 +226,8 @@ def _own_value(write: _Write) -> Any:
     """Return the old value, or a copy if it has other owners."""
     node = write.before
     value = node.value
-    has_one_owner = sys.getrefcount(node) <= _ONE_OWNER and sys.getrefcount(value) <= _ONE_OWNER
+    has_one_owner = sys.getrefcount(node) <= ONE_OWNER and sys.getrefcount(value) <= ONE_OWNER
     return value if has_one_owner and value.is_overwritable else value.copy()
-
-
-def _references_of_one_owner() -> int:
-    """Return `sys.getrefcount` of an object in a local variable with one other owner; it depends on Python."""
-    owner = Data(Spec.of((), float32), [])
-    value = owner.value
-    return sys.getrefcount(value)
-
-
-_ONE_OWNER: Final = _references_of_one_owner()
 
 
 def _results(trace: Trace) -> Callable[[tuple[Tensor, ...], list[Any]], Any]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from npu_tensor.graph.nodes import Node
-from npu_tensor.graph.structure import Structure, digraph, pending_ops, structure_of
+from npu_tensor.graph.structure import Structure, item_graph, pending_ops, structure_of
 from npu_tensor.observe.drawing import brief, leaves
 from npu_tensor.observe.explanation import Explanation, Row, Work
 from npu_tensor.planner import selection
@@ -95,7 +95,7 @@ def explain_plans(
         if node in prepared:
             row = rows.pop()
             rows.append(row._replace(why=f"prepared once; {row.why}".removesuffix("; ")))
-    items, edges = [item for item, _ in graph.nodes], list(digraph(graph).edges)
+    items, edges = [item for item, _ in graph.nodes], item_graph(graph).edges
     return Explanation(rows, Work(items, leaves(graph), edges, members, plans, overheads, shared_contexts))
 
 

@@ -9,6 +9,7 @@ from npu_tensor.ops.elementwise import *
 from npu_tensor.ops.fused_attention import *
 from npu_tensor.ops.movement import *
 from npu_tensor.ops.norms import *
+from npu_tensor.ops.optimization import *
 from npu_tensor.ops.places import *
 from npu_tensor.ops.quantized import *
 from npu_tensor.ops.recurrence import *

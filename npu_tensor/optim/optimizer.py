@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import Any, ClassVar
 
 import numpy as np
 
 from npu_tensor import ops
+from npu_tensor._util.user_warnings import user_line
+from npu_tensor.config import config
 from npu_tensor.dtypes import DType, float32, float64
 from npu_tensor.errors import ArgumentError
 from npu_tensor.functions.creation import from_dlpack
 from npu_tensor.functions.register import tensor_of
-from npu_tensor.graph.history import GradMode
+from npu_tensor.graph.history import GradMode, leaf_of
 from npu_tensor.graph.nodes import Node, next_order
-from npu_tensor.graph.tracing import current_watch
-from npu_tensor.tensor import Tensor, from_array
+from npu_tensor.graph.templates import Template, template_of
+from npu_tensor.graph.tracing import current_watch, watches
+from npu_tensor.tensor import Tensor, from_array, handle_on, realize
 
 __all__ = ["Optimizer", "Options", "ParamGroup", "Rule", "Slots", "State", "check_numbers"]
 
@@ -32,6 +37,9 @@ State = dict[str, Any]
 
 ParamGroup = dict[str, Any]
 """Parameters, under "params", and their options."""
+
+_Due = tuple[int, Tensor, Tensor]
+"""Number of a group, a parameter, and its gradient."""
 
 Rule = Callable[[Tensor, Tensor, "Slots", "Options"], tuple[Tensor, State]]
 """Function of a parameter, its gradient, its state and its options: the new parameter and the new state."""
@@ -91,6 +99,11 @@ class Options:
             self._numbers[key] = _Number(look_up, float64 if self._dtype is float64 else float32)
         return self._numbers[key]
 
+    @property
+    def numbers(self) -> Iterable[_Number]:
+        """Numbers that a rule has used so far."""
+        return self._numbers.values()
+
 
 class Slots:
     """State of a parameter for its rule. A tensor that the rule reads for the first time is zero."""
@@ -102,10 +115,14 @@ class Slots:
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._state:
-            start = next_order()
+            start, own = next_order(), self._parameter
             # PyTorch counts steps in float32.
-            created = ops.fill(float(self._is_started), (), float32) if name == "step" else _zeros(self._parameter)
-            if (watch := current_watch()) is not None:  # During a capture, it counts as created before the call.
+            shape, dtype = ((), float32) if name == "step" else (own.shape, own.dtype)
+            number = float(name == "step" and self._is_started)
+            if (watch := current_watch()) is None:  # With its value, so that the first step has the usual structure.
+                created = from_array(np.full(shape, number, dtype.numpy), copy=False)
+            else:  # During a capture, it counts as created before the call.
+                created = ops.fill(number, shape, dtype)
                 watch.outside_since(start, created._node)
                 watch.made.discard(created)
             self._state[name] = created
@@ -141,6 +158,8 @@ class Optimizer:
         self.state: dict[Tensor, State] = defaultdict(dict)
         self.param_groups: list[ParamGroup] = []
         self._options: dict[tuple[int, DType], Options] = {}
+        # By structure: template of a step, positions of its targets, and the numbers of options that it reads.
+        self._templates: dict[Any, tuple[Template, list[int], list[_Number]]] = {}
         groups: list[Any] = [] if isinstance(params, Tensor) else list(params)
         if not groups:
             raise ArgumentError(f"{type(self).__name__} takes a list of parameters, not {params!r}")
@@ -155,10 +174,10 @@ class Optimizer:
         return "\n".join([*lines, ")"])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_options"}
+        return {name: value for name, value in vars(self).items() if name not in ("_options", "_templates")}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        vars(self).update(state, _options={})
+        vars(self).update(state, _options={}, _templates={})
 
     def check(self, group: ParamGroup) -> None:
         """Raise ArgumentError for invalid options."""
@@ -193,6 +212,9 @@ class Optimizer:
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient.
 
+        The new values are computed at once, together with the loss if the program still holds it. So all steps of
+        a training loop run the same plan.
+
         Args:
             closure: Function that computes the loss and its gradients before the update.
 
@@ -207,23 +229,65 @@ class Optimizer:
             with GradMode(True):
                 loss = closure()
         with GradMode(False):
-            for index, group in enumerate(self.param_groups):
-                for parameter in group["params"]:
-                    if (gradient := parameter.grad) is None:
-                        continue
-                    gradient = -gradient if group["maximize"] else gradient
-                    key = index, parameter.dtype
-                    if key not in self._options:
-                        self._options[key] = Options(self, *key)
-                    state = self.state.setdefault(parameter, {})
-                    slots = Slots(state, parameter)
-                    changed, new = rule(parameter, gradient, slots, self._options[key])
-                    parameter._assign(changed)
-                    for name, value in new.items():
-                        slots[name].copy_(value)  # If the value fails, the state keeps its former value.
+            due = [
+                (index, parameter, gradient)
+                for index, group in enumerate(self.param_groups)
+                for parameter in group["params"]
+                if (gradient := parameter.grad) is not None
+            ]
+            losses = {loss for _, parameter, _ in due if (loss := _loss(parameter)) is not None}
+            updates = self._updates(rule, due, sys._getframe())
+            for target, value in updates:
+                target._assign(value)
         if (watch := current_watch()) is not None:
             watch.conditions.append((self._structure, self._structure()))
+        else:
+            realize(*losses, *(target for target, _ in updates), wait=False)
         return loss
+
+    def _updates(self, rule: Rule, due: Sequence[_Due], frame: FrameType) -> list[tuple[Tensor, Tensor]]:
+        """Record the new values of parameters and their states, by the rule or as in an earlier step.
+
+        A rule of this package depends on nothing but the structure. Another one runs in every step.
+        """
+        if watches or config.eager or not rule.__module__.startswith(__package__):
+            return self._recorded(rule, due)
+        written = [parameter for _, parameter, _ in due]
+        for parameter in tuple(written):
+            written += [each for each in self.state.get(parameter, {}).values() if isinstance(each, Tensor)]
+        given = [each._node for each in (*written, *(gradient for _, _, gradient in due))]
+        structure = (self._structure(), *(node.spec for node in given), *(id(parameter) for _, parameter, _ in due))
+        known = self._templates.get(structure)
+        if known is not None:
+            template, places, numbers = known
+            given += [number._node for number in numbers]
+            if len({*given}) == len(given):
+                values = map(handle_on, template.record(given, user_line(frame)))
+                return [(written[place], value) for place, value in zip(places, values, strict=True)]
+        updates = self._recorded(rule, due)
+        if known is None and structure[0] == self._structure():  # It has not added a state.
+            numbers = [number for options in self._options.values() for number in options.numbers]
+            given += [number._node for number in numbers]
+            if len({*given}) == len(given):
+                places = [next(n for n, each in enumerate(written) if each is target) for target, _ in updates]
+                template = template_of(given, [value._node for _, value in updates])
+                self._templates = {structure: (template, places, numbers)}
+        return updates
+
+    def _recorded(self, rule: Rule, due: Sequence[_Due]) -> list[tuple[Tensor, Tensor]]:
+        """Record the new values of parameters and their states by the rule."""
+        updates: list[tuple[Tensor, Tensor]] = []
+        for index, parameter, gradient in due:
+            gradient = -gradient if self.param_groups[index]["maximize"] else gradient
+            key = index, parameter.dtype
+            if key not in self._options:
+                self._options[key] = Options(self, *key)
+            slots = Slots(self.state.setdefault(parameter, {}), parameter)
+            changed, new = rule(parameter, gradient, slots, self._options[key])
+            updates.append((parameter, changed))
+            # Nodes of their own: if the value fails, the state keeps its former one and the parameter does not use it.
+            updates += [(slots[name], ops.reshape(value, *value.shape)) for name, value in new.items()]
+        return updates
 
     def _structure(self) -> tuple[Any, ...]:
         """Return all that determines the ops of a step: parameters, tensors of their state, options that are set."""
@@ -279,6 +343,12 @@ class Optimizer:
                 _replace_state(self.state.setdefault(parameter, {}), state_dict["state"].get(number, {}), parameter)
         for group, loaded in zip(self.param_groups, groups, strict=True):
             group.update({name: copy.deepcopy(value) for name, value in loaded.items() if name != "params"})
+
+
+def _loss(parameter: Tensor) -> Tensor | None:
+    """Return the living loss whose backward pass was the last to add to the gradient of a parameter."""
+    leaf = leaf_of(parameter._node)
+    return None if leaf is None or leaf.loss is None else leaf.loss()
 
 
 def check_numbers(group: ParamGroup, *names: str) -> None:

@@ -44,15 +44,13 @@ def _adam(parameter: Tensor, gradient: Tensor, state: Slots, options: Options) -
     step = state["step"] + 1
     first, second = (options.number("betas", position) for position in range(2))
     first_rest, second_rest = (options.number("betas", position, complement=True) for position in range(2))
-    rate = options.number("lr") / (1 - first**step)
-    scale = (1 - second**step).sqrt()
-    average = state["exp_avg"] * first + gradient * first_rest
-    square = state["exp_avg_sq"] * second + gradient * gradient * second_rest
+    average = ops.moving_average(state["exp_avg"], gradient, first, first_rest)
+    square = ops.moving_square(state["exp_avg_sq"], gradient, second, second_rest)
     new, divisor = {"step": step, "exp_avg": average, "exp_avg_sq": square}, square
     if options["amsgrad"]:
         divisor = new["max_exp_avg_sq"] = ops.maximum(state["max_exp_avg_sq"], square)
-    update = average / (divisor.sqrt() / scale + options.number("eps"))
-    return parameter - update * rate, new
+    rate, eps = options.number("lr"), options.number("eps")
+    return ops.opt_step_adam(parameter, average, divisor, step, rate, first, second, eps), new
 
 
 def _rmsprop(parameter: Tensor, gradient: Tensor, state: Slots, options: Options) -> tuple[Tensor, State]:

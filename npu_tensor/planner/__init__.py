@@ -1,7 +1,7 @@
 """Planning is a pipeline of plain calls; `planner.plan` makes them from top to bottom.
 
 The stages:
-    graph       graph.structure.digraph   merge equal ops
+    graph       structure.item_graph      merge equal ops
     lowering    fuse.lower.lower          fold views into strides
     placement   device_choice             fuse ops into tasks, ask devices for kernels, choose devices and the order
     plan        binding.bind              build kernels, compute liveness, bind steps

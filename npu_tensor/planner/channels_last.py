@@ -7,15 +7,12 @@ all places alike are rewritten too, so that only the first operand and the last 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from npu_tensor import ops
-from npu_tensor.graph.structure import Item
+from npu_tensor.graph.structure import Item, ItemGraph
 from npu_tensor.ops.declare import Call, Op
 from npu_tensor.spec import Spec
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 __all__ = ["Rewritten", "with_channels_last"]
 
@@ -32,19 +29,19 @@ class Rewritten(NamedTuple):
         origins: Items that the structure lacks, each with the item that it serves.
     """
 
-    graph: nx.DiGraph
+    graph: ItemGraph
     size: int
     origins: Mapping[int, int]
 
 
-def with_channels_last(graph: nx.DiGraph, size: int) -> Rewritten:
+def with_channels_last(graph: ItemGraph, size: int) -> Rewritten:
     """Rewrite the images of convolutions; other graphs are returned as they are.
 
     Args:
-        graph: Graph of `digraph`.
+        graph: Graph of `item_graph`.
         size: Number of items of its structure.
     """
-    if not any(_is_convolution(item) for _, item in graph.nodes.data()):
+    if not any(_is_convolution(item) for _, item in graph.nodes.items()):
         return Rewritten(graph, size, {})
     return _Rewriting(graph, size).run()
 
@@ -89,11 +86,9 @@ class _Rewriting:
         hidden: Items that exist in channels-last form only.
     """
 
-    def __init__(self, graph: nx.DiGraph, size: int) -> None:
-        import networkx as nx
-
+    def __init__(self, graph: ItemGraph, size: int) -> None:
         self._items: Mapping[int, Item] = graph.nodes
-        self._graph = nx.DiGraph(twins=graph.graph["twins"])
+        self._graph = ItemGraph(twins=graph.twins)
         self._size = size
         self._origins: dict[int, int] = {}
         self.last: dict[int, int] = {}
@@ -103,7 +98,7 @@ class _Rewriting:
     def run(self) -> Rewritten:
         for number, item in self._items.items():
             if "call" not in item:
-                self._graph.add_node(number, **item)
+                self._graph.nodes[number] = {**item}
             elif not self._rewrite(number, item):
                 self._add(item["call"], [self._first(each) for each in item["inputs"]], item["keep"], number)
         return Rewritten(self._graph, self._size, self._origins)
@@ -112,8 +107,7 @@ class _Rewriting:
         """Add a node, with a new number unless one is given."""
         if number is None:
             number, self._size = self._size, self._size + 1
-        self._graph.add_node(number, spec=call.spec, call=call, inputs=tuple(inputs), keep=keep)
-        self._graph.add_edges_from([(source, number) for source in inputs])
+        self._graph.nodes[number] = {"spec": call.spec, "call": call, "inputs": tuple(inputs), "keep": keep}
         return number
 
     def _new(self, call: Call, inputs: Sequence[int], origin: int) -> int:

@@ -12,7 +12,7 @@ from npu_tensor._util.interrupts import import_whole
 from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
 from npu_tensor.graph.nodes import Node, located
-from npu_tensor.graph.structure import Structure, digraph
+from npu_tensor.graph.structure import Structure, item_graph
 from npu_tensor.planner import selection
 from npu_tensor.planner.plan import Plan
 from npu_tensor.planner.selection import Selection
@@ -89,7 +89,7 @@ def _planned(
         )
         plans = chosen.plans
         size = len(structure.leaves) + len(structure.nodes)
-        graph, size, origins = with_channels_last(digraph(structure, merge=True), size)
+        graph, size, origins = with_channels_last(item_graph(structure, merge=True), size)
         placement = choose_devices(lower(graph), context)
     drafted = time.perf_counter()
     prepare(placement, context)
@@ -105,9 +105,9 @@ def _planned(
                 lines = dict.fromkeys(node.line for _, node in structure.nodes if node.call is error.call)
                 raise located(error, str(error), ", ".join(lines)) from error.__cause__
         if events.listeners:
-            ops, now = len(structure.nodes), time.perf_counter()
+            ops, now, drawn = len(structure.nodes), time.perf_counter(), graph.networkx()
             kernels = parts.of(events.KernelBuilt)
-            events.emit(events.PlanBuilt(ops, len(ready.placed), now - start, ready, now - drafted, kernels, graph))
+            events.emit(events.PlanBuilt(ops, len(ready.placed), now - start, ready, now - drafted, kernels, drawn))
         while len(plans) >= PLANS and key not in plans:
             plans.pop(next(iter(plans)))
         plans[key] = ready

@@ -17,7 +17,7 @@ from npu_tensor.ggml_hsa.config_file import read
 from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.ggml_hsa.ops_json import describe, entry_for, replay
 from npu_tensor.ggml_hsa.representative import ALL, VARIANTS
-from npu_tensor.graph.structure import digraph, structure_of
+from npu_tensor.graph.structure import item_graph, structure_of
 from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import FUSION, Offer, Target
 from npu_tensor.ops import OPS
@@ -37,7 +37,7 @@ def zeros(*shape: int, dtype: str = "bf16") -> nt.Tensor:
 
 def entries(*results: nt.Tensor, target: Target = TARGET) -> Iterator[tuple[dict[str, Any], Any, Offer]]:
     """The entry, the task and the offer of every kernel that some results need."""
-    graph = digraph(structure_of([result._node for result in results]), merge=True)
+    graph = item_graph(structure_of([result._node for result in results]), merge=True)
     for task in partitions(lower(graph), FUSION)[0].tasks:
         offer = families.claim(task, target)
         if isinstance(offer, Offer):
@@ -150,7 +150,7 @@ def test_every_op_is_recorded_and_replayed(op: Op) -> None:
             result = record(op, operands, values)
         except (TypeError, ValueError):
             continue
-        graph = digraph(structure_of([result._node]), merge=True)
+        graph = item_graph(structure_of([result._node]), merge=True)
         (task,) = partitions(lower(graph), FUSION)[0].tasks
         tensors, ops = describe(graph, task)
         output = TensorDesc.of(result.shape, result.dtype)

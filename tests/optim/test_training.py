@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from running import heard
 
 import npu_tensor as nt
+from npu_tensor.events import PlanBuilt
 from npu_tensor.examples import train_digits
 
 torch = pytest.importorskip("torch")
@@ -103,3 +105,21 @@ def test_losses_are_those_of_pytorch(task: str, optimizer: str) -> None:
     ]
     np.testing.assert_allclose(curves[0], curves[1], rtol=1e-3)
     assert np.mean(curves[0][-10:]) < 0.9 * curves[0][0]
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "RMSprop"])
+def test_steps_that_are_recorded_again_run_the_same_plan(optimizer: str) -> None:
+    model, features = nt.nn.Sequential(nt.nn.Linear(4, 8), nt.nn.ReLU(), nt.nn.Linear(8, 1)), nt.rand(16, 4)
+    nt.realize(features, *model.parameters())
+    steps = getattr(nt.optim, optimizer)(model.parameters(), lr=0.001)
+    losses = []
+    with heard(PlanBuilt) as made:
+        for _ in range(6):
+            steps.zero_grad()
+            loss = model(features).square().mean()
+            loss.backward()
+            steps.step()
+            assert all(parameter.is_realized for parameter in model.parameters())
+            losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    assert len(made) == 1

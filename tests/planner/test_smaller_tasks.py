@@ -10,7 +10,7 @@ from test_fusion import RandomProgram
 import npu_tensor as nt
 from npu_tensor.dtypes import DType
 from npu_tensor.graph.nodes import Node
-from npu_tensor.graph.structure import digraph, structure_of
+from npu_tensor.graph.structure import item_graph, structure_of
 from npu_tensor.planner.fuse import partitions
 from npu_tensor.planner.fuse.lower import lower
 from npu_tensor.runtime.devices.host import host_devices
@@ -80,7 +80,7 @@ def test_every_task_is_taken_that_can_be(seed: int) -> None:
     program = RandomProgram(seed)
     for _ in range(25):
         program.step()
-    lowering = lower(digraph(structure_of([t._node for t, _ in program.pool]), merge=True))
+    lowering = lower(item_graph(structure_of([t._node for t, _ in program.pool]), merge=True))
 
     def takes(task: Task) -> bool:
         return len(task.ops) <= 3 and "sum" not in task.ops
@@ -105,7 +105,7 @@ def test_what_takes_nothing_changes_nothing(seed: int) -> None:
     program = RandomProgram(seed)
     for _ in range(25):
         program.step()
-    lowering = lower(digraph(structure_of([t._node for t, _ in program.pool]), merge=True))
+    lowering = lower(item_graph(structure_of([t._node for t, _ in program.pool]), merge=True))
     assert len(partitions(lowering, Fusion(), lambda task: False)) == 1
     assert len(partitions(lowering, Fusion(), lambda task: True)) == 1
 
@@ -146,7 +146,7 @@ def test_the_processor_computes_what_is_left_however_little_a_device_takes(seed:
         def takes(task: Task, refused: set[str] = refused, size: int = size) -> bool:
             return len(task.ops) <= size and refused.isdisjoint(task.ops)
 
-        for tasks in partitions(lower(digraph(actual, merge=True)), Fusion(streams=int(draw.integers(1, 4))), takes):
+        for tasks in partitions(lower(item_graph(actual, merge=True)), Fusion(streams=int(draw.integers(1, 4))), takes):
             values: list[Any] = [None] * (len(actual.leaves) + len(actual.nodes))
             for item, leaf in actual.leaves:
                 values[item] = leaf.value if isinstance(leaf, Node) else leaf

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npu_tensor.graph.nodes import Node
-from npu_tensor.graph.structure import digraph, structure_of
+from npu_tensor.graph.structure import item_graph, structure_of
 from npu_tensor.observe.drawing import page
 from npu_tensor.observe.drawing.picture import Box, Picture, brief, leaves
 from npu_tensor.observe.drawing.svg import svg
@@ -30,5 +30,5 @@ def graph_html(node: Node) -> str:
         assert each.call is not None
         tip = "\n".join(filter(None, (f"{each.call.op.name} {brief(each.spec)}", each.line)))
         boxes[item] = Box("lazy", each.call.op.name, brief(each.spec), tip)
-    picture = svg(Picture(boxes, list(digraph(structure).edges)))
+    picture = svg(Picture(boxes, item_graph(structure).edges))
     return page.details(f"{len(found)} op{'s' if len(found) > 1 else ''} recorded", picture)

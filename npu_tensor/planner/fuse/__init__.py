@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from npu_tensor.graph.structure import Structure, digraph
+from npu_tensor.graph.structure import Structure, item_graph
 from npu_tensor.planner.channels_last import with_channels_last
 from npu_tensor.planner.fuse.groups import Group, Grouper
 from npu_tensor.planner.fuse.lower import Lowering, lower
@@ -64,7 +64,7 @@ def partitions(lowering: Lowering, fusion: Fusion, takes: Callable[[Task], bool]
 def cut(structure: Structure, fusion: Fusion) -> Partition:
     """Cut a graph into tasks within the bounds of a device."""
     size = len(structure.leaves) + len(structure.nodes)
-    return partitions(lower(with_channels_last(digraph(structure, merge=True), size).graph), fusion)[0]
+    return partitions(lower(with_channels_last(item_graph(structure, merge=True), size).graph), fusion)[0]
 
 
 class _Refit:

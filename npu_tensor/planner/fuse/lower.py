@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
-from npu_tensor.graph.structure import Item
+from npu_tensor.graph.structure import Item, ItemGraph
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.planner.fuse.strides import broadcast, full_layout, same_positions
 from npu_tensor.spec import Spec
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 __all__ = ["Domain", "Kind", "Lowered", "Lowering", "lower", "operand_register", "spec_of", "viewed"]
 
@@ -65,9 +62,9 @@ class Lowering(NamedTuple):
     kept: frozenset[int]
 
 
-def lower(graph: nx.DiGraph) -> Lowering:
+def lower(graph: ItemGraph) -> Lowering:
     """Add the attributes of `Lowered` to the nodes of a graph. Bases of aliases are kept too."""
-    items = cast("dict[int, Lowered]", dict(graph.nodes.data()))
+    items = cast("dict[int, Lowered]", dict(graph.nodes))
     aliases: dict[int, int] = {}
     for number, item in items.items():
         if "call" in item and item["call"].op.kind == "view":
@@ -78,7 +75,7 @@ def lower(graph: nx.DiGraph) -> Lowering:
             domain = item["domain"] = _domain(items, item)
             for source, _ in domain.operands:
                 items[source]["readers"].append(number)
-    bases = {**aliases, **graph.graph["twins"]}
+    bases = {**aliases, **graph.twins}
     kept = {number for number, item in items.items() if item.get("keep") and number not in bases}
     for base in aliases.values():
         items[base]["keep"] = True
