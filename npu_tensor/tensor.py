@@ -649,6 +649,7 @@ def overwrite_part(owner: Tensor, start: int, address: int, nbytes: int) -> bool
         return False
     allocator().forget_layouts(value)
     ctypes.memmove(value.address + start * node.spec.dtype.itemsize, address, nbytes)
+    owner._name(Data(node.spec, value))  # A captured function notices another value by its node.
     return True
 
 

@@ -11,6 +11,7 @@ from types import CodeType
 from typing import Any
 
 from npu_tensor._util.cache_sizes import TEMPLATES
+from npu_tensor._util.forks import new_lock
 from npu_tensor.graph.history import Reached
 from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node
 from npu_tensor.graph.templates import Template, template_of
@@ -22,6 +23,7 @@ Gradients = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Node], Reache
 
 
 _templates: dict[Any, Template] = {}
+_lock = new_lock()
 
 
 def recorded_again(
@@ -69,9 +71,10 @@ def recorded_again(
     template = _templates.get(structure)
     if template is None:
         template = _new_template(gradients_of, output, targets, through, graph, numbers, wiring)
-        while len(_templates) >= TEMPLATES:
-            _templates.pop(next(iter(_templates)), None)
-        _templates[structure] = template
+        with _lock:
+            while len(_templates) >= TEMPLATES:
+                _templates.pop(next(iter(_templates)))
+            _templates[structure] = template
     return template.record(graph, where)
 
 

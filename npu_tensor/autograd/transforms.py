@@ -229,7 +229,9 @@ def _of_operand(node: Node, of: Recording, number: int) -> Tensor:
         form = f" with {error}" if str(error) else ""
         raise located(GradientError(), f"{op.name}{form} has no derivative", node.where) from None
     if call.reduces:
-        shape = tuple(1 if axis in call.dims else extent for axis, extent in enumerate(spec.shape))
+        rows = call.operands[0]
+        assert isinstance(rows, Spec)
+        shape = tuple(1 if axis in call.dims else extent for axis, extent in enumerate(rows.shape))
         gradient = gradient.reshape(*shape)
     backward = backward_op(call, number)
     if backward is None:
@@ -275,7 +277,8 @@ def backward(output: Tensor, gradient: Tensor | None = None, retain_graph: bool 
             assert leaf is not None
             if not leaf.is_frozen:
                 _add(leaf, computed)
-                leaf.loss = weakref.ref(output)
+                if not watches:  # The loss of a captured function has no value.
+                    leaf.loss = weakref.ref(output)
     if not retain_graph:
         for each in through:
             if leaf_of(each) is None:

@@ -213,9 +213,8 @@ def adapted(input: Tensor, output_size: Sizes | Sequence[int | None] | None, pla
         return zeros(*input.shape[:-places], *counts, dtype=input.dtype)
     if not math.prod(extents):
         raise ShapeError(f"{list(extents)} has no elements for {list(counts)} parts")
-    if all(count == 1 for count in counts):
-        dims = [*range(input.ndim - places, input.ndim)]
-        return input.mean(dims, keepdim=True) if mode == "avg" else input.amax(dims, keepdim=True)
+    if mode == "avg" and all(count == 1 for count in counts):
+        return input.mean([*range(input.ndim - places, input.ndim)], keepdim=True)
     if all(extent % count == 0 for extent, count in zip(extents, counts, strict=True)):
         kernel = tuple(extent // count for extent, count in zip(extents, counts, strict=True))
         return _batched(_POOLS[places - 1], input, places, mode, *windows_of_pool(extents, kernel, None, 0, 1, False))

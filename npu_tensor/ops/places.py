@@ -340,7 +340,7 @@ def max_pool_backward(input, gradient, /, of: Call):
     result = np.zeros((batch, channels, input.size // max(batch * channels, 1)), gradient.dtype)
     rows, planes = np.ogrid[:batch, :channels]
     order = (lambda x: np.moveaxis(x, -1, 1)) if channels_last else (lambda x: x)
-    shape = batch, channels, -1
+    shape = batch, channels, of.spec.size // max(batch * channels, 1)
     np.add.at(
         result,
         (rows[..., None], planes[..., None], order(positions.reshape(of.spec.shape)).reshape(shape)),

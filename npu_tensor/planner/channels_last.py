@@ -6,7 +6,9 @@ all places alike are rewritten too, so that only the first operand and the last 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from npu_tensor import ops
@@ -18,6 +20,10 @@ __all__ = ["Rewritten", "with_channels_last"]
 
 FEW_CHANNELS: Final = 8
 """Number of channels below which a convolution reads whole rows of its kernel, for which padding is stored."""
+
+MANY_PLACES: Final = 1 << 21
+"""Number of positions times elements of a kernel from which padding is stored. Chosen, not measured: a table of what
+padding hides would be larger than most images."""
 
 
 class Rewritten(NamedTuple):
@@ -143,9 +149,9 @@ class _Rewriting:
         """Return an operand that broadcasts to an image as one that broadcasts to its channels-last form."""
         if number in self.last and len(self._items[number]["spec"].shape) == ndim:  # type: ignore[union-attr]
             return self.last[number]
-        spec = self._spec(number)
+        spec = self._items[number]["spec"] if number in self.hidden else self._spec(number)
         if spec is None or not spec.ndim:
-            return number
+            return self._first(number)
         if spec.ndim == ndim:
             return self._last(number, origin)
         if (number, ndim) not in self._broadcast:
@@ -177,9 +183,17 @@ class _Rewriting:
         is_weight = call.op is ops.conv_weight_gradient.op
         operands = [self._last(image, number), self._last(other, number) if is_weight else self._first(other)]
         padding, changed = call.attributes["padding"], {"channels_last": True}
-        spec = self._spec(operands[0])
+        spec, other_spec = self._spec(operands[0]), self._spec(operands[1])
         assert spec is not None
-        if call.op.kind == "conv" and spec.shape[-1] < FEW_CHANNELS and any(padding[-1]):
+        assert other_spec is not None
+        if (
+            call.op.kind == "conv"
+            and any(map(any, padding))
+            and (
+                (spec.shape[-1] < FEW_CHANNELS and any(padding[-1]))
+                or math.prod(call.spec.shape[2:]) * math.prod(other_spec.shape[2:]) > MANY_PLACES
+            )
+        ):
             pad = ops.pad_widths.op.call((spec,), (((0, 0), *padding, (0, 0)), "constant", 0.0))
             operands[0] = self._new(pad, operands[:1], number)
             changed["padding"] = ((0, 0),) * len(padding)  # type: ignore[assignment]
@@ -228,6 +242,8 @@ class _Rewriting:
         assert spec is not None
         if not call.reduces or "dim" not in call.attributes or set(range(2, spec.ndim)) - set(call.dims):
             return False
+        if call.op in (ops.argmax.op, ops.argmin.op) and len(call.dims) > 1:
+            return False  # A position counts elements in their order.
         operands = [self._operand(each, spec.ndim, number) for each in item["inputs"]]
         dims = tuple([_place(dim, spec.ndim) for dim in call.dims])
         last = _again(
@@ -245,12 +261,6 @@ class _Rewriting:
         last = _again(call, [self._spec(each) for each in operands], dim=_place(call.attributes["dim"], ndim))
         self._finish(number, self._new(last, operands, number), item["keep"])
         return True
-
-    def _add_slice(self, number: int, item: Item) -> bool:
-        return self._add_moved(number, item, "bounds")
-
-    def _add_padding(self, number: int, item: Item) -> bool:
-        return self._add_moved(number, item, "widths")
 
     def _add_moved(self, number: int, item: Item, attribute: str) -> bool:
         """Add an op on one image with an attribute that has an entry per dimension."""
@@ -272,8 +282,8 @@ _FOLLOWERS: Final[Mapping[str, _Rewrite]] = {
     "resample_backward": _Rewriting._add_backward,
     "max_pool_backward": _Rewriting._add_backward,
     "concat": _Rewriting._add_concatenation,
-    "slice": _Rewriting._add_slice,
-    "pad_widths": _Rewriting._add_padding,
+    "slice": partial(_Rewriting._add_moved, attribute="bounds"),
+    "pad_widths": partial(_Rewriting._add_moved, attribute="widths"),
 }
 """Rewriters of ops of which an operand has a channels-last form, by the name of the op."""
 

@@ -353,3 +353,24 @@ def test_a_function_that_calls_backward_itself_is_an_error() -> None:
 
     with pytest.raises(nt.GradientError, match="a graph that was freed"):
         nt.grad(loss)(nt.ones(3))
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm", "group_norm"])
+def test_second_derivatives_of_norms_by_their_weights(name: str) -> None:
+    shape = (2, 4, 3)
+    drawn = np.random.default_rng(0)
+    x, g = drawn.standard_normal((2, *shape))
+    w = drawn.standard_normal(4 if name == "group_norm" else 3)
+
+    def norm(lib: Any, x: Any, w: Any) -> Any:
+        functions = lib.nn.functional
+        return functions.group_norm(x, 2, w) if name == "group_norm" else getattr(functions, name)(x, (3,), w)
+
+    def squares(x: Any) -> Any:
+        of_weight = nt.grad(lambda w: (norm(nt, x, w) * nt.from_numpy(g)).sum())(nt.from_numpy(w))
+        return (of_weight**2).sum()
+
+    theirs, weight = torch.tensor(x, requires_grad=True), torch.tensor(w, requires_grad=True)
+    (inner,) = torch.autograd.grad((norm(torch, theirs, weight) * torch.from_numpy(g)).sum(), weight, create_graph=True)
+    (inner**2).sum().backward()
+    np.testing.assert_allclose(nt.grad(squares)(nt.from_numpy(x)), theirs.grad, 1e-9, 1e-9)

@@ -315,3 +315,14 @@ def test_random_functions_equal_pytorch_while_tensors_outside_change(first: int)
             outcomes.append(seen)
         for expected, found in zip(*outcomes, strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=f"seed {seed}")
+
+
+def test_elements_written_in_place_are_followed() -> None:
+    w, x = nt.tensor([1.0, 1.0]), nt.ones(2)
+    function = nt.jit(lambda x: x * (1 / (w * w + 1)))
+    np.testing.assert_allclose(function(x), [0.5, 0.5])
+    w[0] = 3.0
+    np.testing.assert_allclose(function(x), [0.1, 0.5])
+    for number in range(12):
+        w[1] += 1
+        np.testing.assert_allclose(function(x), [0.1, 1 / ((2 + number) ** 2 + 1)], rtol=1e-6)

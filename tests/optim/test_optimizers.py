@@ -501,3 +501,24 @@ def test_states_of_older_pytorch_count_steps_in_a_number() -> None:
         optimizer.step()
         results.append(weight.tolist())
     assert results[1] == pytest.approx(results[0], rel=1e-5)
+
+
+@pytest.mark.covers("moving_average", "moving_square", "opt_step_adam")
+def test_a_step_after_a_captured_backward_pass() -> None:
+    ours, theirs = nt.tensor([1.0, -2.0], requires_grad=True), torch.tensor([1.0, -2.0], requires_grad=True)
+    steps = nt.optim.Adam([ours], 0.1), torch.optim.Adam([theirs], 0.1)
+    left = []
+
+    @nt.jit
+    def backward(x: nt.Tensor) -> nt.Tensor:
+        loss = ((x @ ours) ** 2).sum()
+        loss.backward()
+        left.append(loss)
+        return loss
+
+    x = np.eye(2, dtype=np.float32) + 1
+    backward(nt.from_numpy(x))
+    ((torch.from_numpy(x) @ theirs) ** 2).sum().backward()
+    for each in steps:
+        each.step()
+    np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-6)

@@ -111,3 +111,40 @@ def test_only_the_ends_of_a_chain_are_copied() -> None:
         explanation = nt.explain(y)
     assert [row.kernel for row in explanation if row.op == "relu"] == ["conv"] * 4
     assert plans[-1].steps == 5  # The first one copies its input itself.
+
+
+def test_positions_count_in_the_order_of_the_dimensions() -> None:
+    y, expected = conv(nt, nt.from_numpy(X), nt.from_numpy(W)), conv(torch, torch.from_numpy(X), torch.from_numpy(W))
+    assert y.argmax().item() == expected.argmax().item()
+    assert (y * 2).argmin().item() == expected.argmin().item()
+    assert y.flatten(2).argmax(2).tolist() == expected.flatten(2).argmax(2).tolist()
+
+
+def test_images_of_other_ranks_broadcast() -> None:
+    cube = RNG.standard_normal((1, 2, 8, 9, 7), np.float32)
+    kernel = RNG.standard_normal((2, 2, 3, 3, 3), np.float32)
+
+    def product(lib: Any, *tensors: Any) -> Any:
+        x, w, cube, kernel = tensors
+        return lib.nn.functional.conv3d(cube, kernel, None, 1, 1) * conv(lib, x, w)[:1]
+
+    arrays = X, W, cube, kernel
+    expected = product(torch, *map(torch.from_numpy, arrays))
+    np.testing.assert_allclose(np.asarray(product(nt, *map(nt.from_numpy, arrays))), expected, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64"])
+@pytest.mark.parametrize("channels", [3, 4, 8])
+def test_integers_wrap(dtype: str, channels: int) -> None:
+    x = RNG.integers(0, 120, (1, channels, 6, 5)).astype(dtype)
+    w = RNG.integers(0, 120, (2, channels, 3, 3)).astype(dtype)
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64), (3, 3), (2, 3))
+    expected = np.einsum("bchwij,ocij->bohw", windows, w.astype(np.int64)).astype(dtype)
+    np.testing.assert_array_equal(np.asarray(nt.nn.functional.conv2d(nt.from_numpy(x), nt.from_numpy(w))), expected)
+
+
+def test_large_kernels_of_large_images() -> None:
+    x, w = RNG.standard_normal((1, 2, 160, 150), np.float32), RNG.standard_normal((2, 1, 11, 11), np.float32)
+    expected = torch.nn.functional.conv2d(torch.from_numpy(x), torch.from_numpy(w), None, 1, 5, 1, 2)
+    result = nt.nn.functional.conv2d(nt.from_numpy(x), nt.from_numpy(w), None, 1, 5, 1, 2)
+    np.testing.assert_allclose(np.asarray(result), expected, 1e-4, 1e-4)

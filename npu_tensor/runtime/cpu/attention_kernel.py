@@ -382,7 +382,7 @@ class AttentionKernel(CpuKernel):
         batch, queries, heads, value_features = task.shape
         _, groups, keys, features = _layout(inputs[1]).shape
         for number, source in enumerate(inputs[:3]):
-            if source.dtype is not float32 or (number == 0 and _strides(source)[3] > 1):
+            if source.dtype is not float32 or (number == 0 and _strides(source)[3] != 1):
                 copy, inputs[number] = bind_copy(owner, source, spare + number, float32)
                 before.append(copy)
         sums, after = Location(output.item), []

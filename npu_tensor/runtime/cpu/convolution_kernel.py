@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from npu_tensor._util.forks import cached_property
 from npu_tensor.ops.declare import Layout
@@ -20,6 +21,13 @@ from npu_tensor.task import Cost, Input, Output, Refusal, Task
 __all__ = ["ConvolutionKernel", "convolution_kernel"]
 
 
+MOST_ENTRIES: Final = 1 << 26
+"""Upper bound on positions times elements of a kernel whose offsets are in a table."""
+
+MOST_ELEMENTS: Final = 1 << 28
+"""Upper bound on the elements of an image with such a table: offsets are int32."""
+
+
 def convolution_kernel(processor: Processor, task: Task) -> ConvolutionKernel | Refusal:
     """Return the kernel of a convolution, or the reason why there is none."""
     assert task.call is not None
@@ -31,6 +39,13 @@ def convolution_kernel(processor: Processor, task: Task) -> ConvolutionKernel | 
         return Refusal("compiled for channels-last images only")
     if not math.prod(task.shape):
         return Refusal("there is nothing to compute")
+    image, weight, *_ = task.inputs
+    assert image.layout is not None
+    assert weight.layout is not None
+    entries = math.prod(task.shape[1:-1]) * math.prod(weight.layout.shape[2:])
+    is_large = entries > MOST_ENTRIES or math.prod(image.layout.shape[1:]) >= MOST_ELEMENTS
+    if is_large and any(map(any, task.call.attributes["padding"])):
+        return Refusal("compiled for smaller images, or images without padding")
     return ConvolutionKernel(processor, task)
 
 
@@ -120,7 +135,7 @@ class ConvolutionKernel(CpuKernel):
         )
         return Matrix(tensor.dtype.name, (batch, layout.shape[-1] // groups * column, row, column))
 
-    def _operands(self, image: Input, weight: Input, groups: int) -> tuple[Windows, Matrix | Scattered, int]:
+    def _operands(self, image: Input, weight: Input, groups: int) -> tuple[Windows, Scattered, int]:
         """Return the windows, the weight as a matrix (places and channels, outputs), and the length of a sum."""
         assert self.task.call is not None
         assert image.layout is not None

@@ -20,7 +20,7 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.runtime.cpu.engine import Address, Engine
 from npu_tensor.runtime.cpu.gemm_micro import LEAST_ROWS, UNITS, Blocking, Unit, unit_lanes, usual_blocking
-from npu_tensor.runtime.cpu.gemm_multiply import MULTIPLY_META, GemmSpec, TileSpec, multiply_module
+from npu_tensor.runtime.cpu.gemm_multiply import MULTIPLY_META, Form, GemmSpec, TileSpec, multiply_module
 from npu_tensor.runtime.cpu.gemm_pack import PackPrologue, PackSpec, Segment, pack_module, panel_bytes
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, register_dtype
@@ -115,23 +115,52 @@ class Windows(NamedTuple):
         """Number of places of the kernel."""
         return math.prod([place[3] for place in self.places])
 
-    def table(self) -> tuple[NDArray[np.int64], int]:
-        """Return the offset in elements of each run of each row, -1 outside the image, and the elements of a run."""
-        offsets, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
-        run, run_places = self.channels, len(self.places)
-        last_extent, last_distance, *last = self.places[-1]
+    def _at(self) -> list[NDArray[np.int64]]:
+        """Return for each spatial dimension the place of each element of the kernel (columns) at each position."""
+        return [_positions(*place[2:]) for place in self.places]
+
+    @property
+    def is_inside(self) -> bool:
+        """True if no position reaches outside the image."""
+        pairs = zip(self.places, self._at(), strict=True)
+        return all(bool(((at >= 0) & (at < place[0])).all()) for place, at in pairs)
+
+    @property
+    def entries(self) -> int:
+        """Number of entries of `table`."""
+        return math.prod([place[2] * place[3] for place in self.places])
+
+    def run(self) -> tuple[int, int]:
+        """Return the elements of a run, and the number of spatial dimensions whose kernel elements are runs.
+
+        Neighbours of the kernel that are neighbours in memory, and inside the image, are one run.
+        """
+        extent, distance, *last = self.places[-1]
         at = _positions(*last)
-        if last_distance * last[3] == run and not self.depthwise and ((at >= 0) & (at < last_extent)).all():
-            run, run_places = run * last[1], run_places - 1  # Neighbours of the kernel are neighbours in memory.
-        for number, (extent, distance, *place) in enumerate(self.places):
-            at = _positions(*place)
-            if number >= run_places:
+        if distance * last[3] == self.channels and not self.depthwise and ((at >= 0) & (at < extent)).all():
+            return self.channels * last[1], len(self.places) - 1
+        return self.channels, len(self.places)
+
+    def offsets(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the offset of the first run of each row, and of each run from it, in elements."""
+        rows, runs = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        for number, (place, at) in enumerate(zip(self.places, self._at(), strict=True)):
+            rows = (rows[:, None] + at[:, 0] * place[1]).ravel()
+            if number < self.run()[1]:
+                runs = (runs[:, None] + (at[:1] - at[0, 0])[0] * place[1]).ravel()
+        return rows, runs
+
+    def table(self) -> NDArray[np.int64]:
+        """Return the offset in elements of each run (columns) of each row, -1 outside the image."""
+        offsets, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
+        for number, ((extent, distance, *_), at) in enumerate(zip(self.places, self._at(), strict=True)):
+            if number >= self.run()[1]:
                 at = at[:, :1]
             rows, columns = offsets.shape[0] * at.shape[0], offsets.shape[1] * at.shape[1]
             offsets = (offsets[:, None, :, None] + (at * distance)[None, :, None, :]).reshape(rows, columns)
             within = (at >= 0) & (at < extent)
             inside = (inside[:, None, :, None] & within[None, :, None, :]).reshape(rows, columns)
-        return np.where(inside, offsets, -1), run
+        return np.where(inside, offsets, -1)
 
 
 def _positions(count: int, size: int, step: int, gap: int, start: int) -> NDArray[np.int64]:
@@ -463,7 +492,7 @@ class Gemm:
     strips    whether panels of B should be packed when they are needed
 
     empty     whether there is nothing to compute
-    packings  how A and B are packed before; only B with windows; empty if they are read where they are
+    packings  how A and B are packed before; with `Windows`, only B is packed; empty if they are read where they are
     strips    whether the loop that multiplies packs B itself: not if B is `Computed`, or its panels are too large
     multiply  the loop whose arguments are A and B, packed or not, the outputs and the operands
     """
@@ -568,26 +597,30 @@ class Gemm:
         m, n, _ = problem.shape
         unit, most_rows, columns = self._window_blocking(a, n, blocking)
         rows, size = tile_rows(m, most_rows), ELEMENT_SIZE[a.dtype]
-        table, run = a.table()
+        run, is_inside = a.run()[0], a.is_inside
         steps = 1 if a.depthwise else run // unit.count
         spec_b = _pack_spec(problem.b, unit, columns, -2, a.taps * a.channels, n, self._target)
         k = a.taps * (1 if a.depthwise else a.channels)
         pack_b = self._packing(spec_b, problem.b, problem.batch, k, max(1, k // unit.count), n, k_axis=-2)
         self.packings = (pack_b,)
-        entries = np.where(table < 0, -1, table * size)
-        if entries.max(initial=0) > np.iinfo(np.int32).max:
-            raise MemoryError("an image of more than 2 GB")
-        lines, zeros = entries.astype(np.int32), np.zeros(max(run * size, columns * size) + _CACHE_LINE, np.int8)
-        self._metas += [lines, zeros]
-        sizes = {"steps": steps, "runs": lines.shape[1], "table": lines.ctypes.data, "zeros": zeros.ctypes.data}
+        if is_inside:
+            lines, others = (each * size for each in a.offsets())
+            runs = others.size
+        else:
+            lines = (np.where((entries := a.table()) < 0, -1, entries * size)).astype(np.int32)
+            others, runs = np.zeros(max(run * size, columns * size) + _CACHE_LINE, np.int8), lines.shape[1]
+        self._metas += [lines, others]
+        sizes = {"steps": steps, "runs": runs, "table": lines.ctypes.data, "others": others.ctypes.data}
         sizes |= {"a_panel_bytes": rows * run * size, "b_panel_bytes": pack_b.panel_bytes}
-        tile = TileSpec(unit, "depthwise" if a.depthwise else "windows", rows, columns, a.dtype)
+        form: Form = "depthwise" if a.depthwise else "windows"
+        tile = TileSpec(unit, form, rows, columns, a.dtype, is_inside=is_inside)
         return tile, sizes, [_offsets(a.dtype, Layout(problem.batch, a.batch)), pack_b.offsets]
 
     def _window_blocking(self, a: Windows, n: int, blocking: Blocking) -> Blocking:
         """Return a blocking whose units do not straddle runs, and whose columns are few if there are few."""
         unit, rows, columns = blocking
-        if unit.count > 1 and (a.depthwise or a.channels % unit.count):
+        is_whole = a.channels % unit.count == 0 and ELEMENT_SIZE[a.dtype] * unit.count == unit.bytes
+        if unit.count > 1 and (a.depthwise or not is_whole or unit.name == "int8_quad"):
             unit, rows, columns = usual_blocking(UNITS[unit.accumulate], self._target)
         lanes, registers = unit_lanes(unit, self._target), self._target.vector_registers
         vectors = -(-n // lanes)

@@ -65,6 +65,7 @@ class TileSpec(NamedTuple):
     dtype_b: str = ""
     ahead: int = 0  # lines of B, as MULTIPLY_META has them, that are prefetched so early
     group: int = 0  # columns whose sums are accumulated together in the inner form
+    is_inside: bool = False  # no window reaches outside the image
 
     @property
     def shifted(self) -> bool:
@@ -334,24 +335,34 @@ def _over_kernel(
 ) -> list[Value]:
     """Return the sums over all places of a kernel. `add_run` gets the run of each row, and B's address and the sums."""
     assert place.first_line is not None
-    table, zeros = (emitter.assign("ptr", f"inttoptr i64 {meta[name].name} to ptr") for name in ("table", "zeros"))
+    table, others = (emitter.assign("ptr", f"inttoptr i64 {meta[name].name} to ptr") for name in ("table", "others"))
     last = emitter.sub(meta["m"], 1)
     rows = [emitter.smaller(emitter.add(place.first_row, i), last) for i in range(tile.rows)]
-    lines = [emitter.mul(emitter.add(row, place.first_line), meta["runs"]) for row in rows]
+    numbers = [emitter.add(row, place.first_line) for row in rows]
+
+    def entry(array: Value, number: Value) -> Value:
+        return emitter.load_value("i64", emitter.byte_offset(array, emitter.mul(number, 8)))
+
+    firsts = [emitter.byte_offset(image, entry(table, number)) for number in numbers] if tile.is_inside else []
+    lines = [emitter.mul(number, meta["runs"]) for number in numbers]
+
+    def add_run_inside(number: Value, carried: list[Value]) -> list[Value]:
+        offset = entry(others, number)
+        return add_run([emitter.byte_offset(first, offset) for first in firsts], carried)
 
     def add_place(number: Value, carried: list[Value]) -> list[Value]:
         runs = []
         for line in lines:
-            entry = emitter.byte_offset(table, emitter.mul(emitter.add(line, number), 4))
-            offset = emitter.convert("sext", emitter.load_value("i32", entry, align=4), "i64")
+            at = emitter.byte_offset(table, emitter.mul(emitter.add(line, number), 4))
+            offset = emitter.convert("sext", emitter.load_value("i32", at, align=4), "i64")
             is_inside = emitter.compare("sge", offset, 0)
-            runs.append(emitter.select(is_inside, emitter.byte_offset(image, offset), zeros))
+            runs.append(emitter.select(is_inside, emitter.byte_offset(image, offset), others))
         return add_run(runs, carried)
 
     unit, lanes = tile.unit, unit_lanes(tile.unit, emitter.target)
     initial = [Value("zeroinitializer", f"<{lanes} x {unit.accumulator}>")] * (tile.rows * (tile.columns // lanes))
     b = emitter.byte_offset(place.b, emitter.mul(place.b_panel, meta["b_panel_bytes"]))
-    return emitter.loop(0, meta["runs"], 1, [b, *initial], add_place)[1:]
+    return emitter.loop(0, meta["runs"], 1, [b, *initial], add_run_inside if tile.is_inside else add_place)[1:]
 
 
 _FORMS: Final[Mapping[Form, Callable[[Emitter, TileSpec, Mapping[str, Value], _Place], list[Value]]]] = {
@@ -368,13 +379,14 @@ _FORMS: Final[Mapping[Form, Callable[[Emitter, TileSpec, Mapping[str, Value], _P
 # offsets of memory are in bytes. Panels are the rows of A and the columns of B that a tile reads. The sizes of panels
 # are for packed operands. For others there are the strides of lines (rows of A, columns of B; in the outer form one
 # element along K of B) and of the steps of A; in the inner form, `rest` elements along K are left after the steps.
-# Windows are `runs` of channels per row, at offsets in `table`, an array of int32 (rows, runs); -1 stands for `zeros`,
-# an address. The steps are those of a run, and the offsets of every product end with the line of the table to begin at.
+# Windows are `runs` of channels per row. If all are inside the image, `table` has the offset of each row and `others`
+# that of each run from it, as int64. Else `table` has int32 (rows, runs), and -1 stands for zeros at `others`. Steps
+# are those of a run, and the offsets of every product end with the line of the table to begin at.
 MULTIPLY_META = (
     *("m", "n", "steps", "rest", "a_panels", "b_panels", "block_panels", "blocks"),
     *("a_panel_bytes", "b_panel_bytes", "a_line_bytes", "b_line_bytes", "a_step_bytes"),
     *("pack", "pack_meta"),  # of a product that packs B panel by panel: see `_compute_strips`
-    *("runs", "table", "zeros"),
+    *("runs", "table", "others"),
 )
 
 # Operations of the longest epilogue that is written once for each vector of a tile.
@@ -497,10 +509,9 @@ class _MultiplyWriter:
         sums = [emitter.byte_offset(self.sums, row * self.row_bytes) for row in range(tile.rows)]
 
         def clear(column: Value, _: list[Value]) -> None:
+            zero, align = Value("zeroinitializer", type_), lanes * self.unit.bytes
             for total in sums:
-                emitter.store_value(
-                    Value("zeroinitializer", type_), emitter.address(total, column, accumulate), align=32
-                )
+                emitter.store_value(zero, emitter.address(total, column, accumulate), align)
 
         def factor(line: Value, k: Value) -> Value:
             element = of_a.load(1, emitter.byte_offset(line, emitter.mul(k, meta["a_step_bytes"])))
@@ -515,10 +526,10 @@ class _MultiplyWriter:
                 vectors = [of_b.load(lanes, emitter.byte_offset(row, emitter.mul(column, size)), mask) for row in rows]
                 for total, own in zip(sums, factors, strict=True):
                     address = emitter.address(total, column, accumulate)
-                    value = emitter.load_value(type_, address, align=32)
+                    value = emitter.load_value(type_, address, align=lanes * self.unit.bytes)
                     for each, vector in zip(own, vectors, strict=True):
                         value = multiply_add(emitter, self.unit, value, each, vector)
-                    emitter.store_value(value, address, align=32)
+                    emitter.store_value(value, address, align=lanes * self.unit.bytes)
 
             def add_rest() -> None:
                 add_vectors(whole, first_of(emitter, emitter.sub(columns, whole), lanes))

@@ -591,6 +591,9 @@ def positions_kernel(processor: Processor, task: Task) -> PositionsKernel | Refu
         return Refusal("there is nothing to compute")
     if any((each.index < 0).all(1).any() for each in taps_of(task.call.attributes["of"])):
         return Refusal("not compiled for windows without elements")
+    of = task.call.attributes["of"]
+    if math.prod(places_of(of.operands[0], of.attributes["channels_last"])) >= 1 << 31:
+        return Refusal("compiled for fewer than 2^31 elements of a channel")
     return PositionsKernel(processor, task)
 
 

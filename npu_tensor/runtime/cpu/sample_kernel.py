@@ -269,8 +269,8 @@ def samples_kernel(processor: Processor, task: Task) -> SamplesKernel | Refusal:
     assert isinstance(grid, Spec)
     if not all(spec.size for spec in (x, grid)):
         return Refusal("there is nothing to sample")
-    if math.prod(x.shape[2:]) >= 1 << 31:
-        return Refusal("compiled for fewer than 2^31 elements of a channel")
+    if math.prod(x.shape[2:]) >= 1 << 30:
+        return Refusal("compiled for fewer than 2^30 elements of a channel")
     if any(each.dtype.register != each.dtype.name or each.dtype is not x.dtype for each in (x, grid)):
         return Refusal("compiled for float32 and float64 only")
     return SamplesKernel(processor, task)
