@@ -12,7 +12,6 @@ from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, 
 from npu_tensor.runtime.cpu.cpu_cost import convolution_cost
 from npu_tensor.runtime.cpu.gemm import Matrix, Scattered, Windows
 from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte, last_item
-from npu_tensor.runtime.cpu.loop_kernel import refusal
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.task import Cost, Input, Output, Refusal, Task
@@ -23,10 +22,6 @@ __all__ = ["ConvolutionKernel", "convolution_kernel"]
 def convolution_kernel(processor: Processor, task: Task) -> ConvolutionKernel | Refusal:
     """Return the kernel of a convolution, or the reason why there is none."""
     assert task.call is not None
-    assert task.program is not None
-    reason = refusal(task.program)
-    if reason is not None:
-        return Refusal(reason)
     if not task.call.attributes["channels_last"]:
         return Refusal("compiled for channels-last images only")
     if not math.prod(task.shape):
@@ -120,7 +115,7 @@ class ConvolutionKernel(CpuKernel):
         )
         return Matrix(tensor.dtype.name, (batch, layout.shape[-1] // groups * column, row, column))
 
-    def _operands(self, image: Input, weight: Input, groups: int) -> tuple[Windows, Matrix | Scattered, int]:
+    def _operands(self, image: Input, weight: Input, groups: int) -> tuple[Windows, Scattered, int]:
         """Return the windows, the weight as a matrix (places and channels, outputs), and the length of a sum."""
         assert self.task.call is not None
         assert image.layout is not None
