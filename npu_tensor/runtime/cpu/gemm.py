@@ -52,8 +52,8 @@ _THIN_COLUMNS, _LONG_ROWS = 12, 16
 # form: the most rows, vectors and accumulators; eight vectors were slower on a Zen 4.
 _INNER_GROUPS = {32: (8, 8, 8, 4), 16: (8, 4, 4, 2)}
 _OUTER_TILES = {32: (8, 6, 24), 16: (4, 6, 12)}
-# Products of few rows read B in the order of its memory if it is larger than the caches of a core, in parts of so many
-# columns: at least as many as a stream that the processor foresees, and at most so that the sums stay in L1.
+# Products of few rows read B in the order of its memory if it is larger than the caches of a core. A part has columns
+# enough for a stream that the processor foresees, and few enough for the sums to stay in L1.
 _STREAMED_BYTES, _STREAMED_ROWS, _STREAMED_COLUMNS = 512 << 10, 4, (128, 4096)
 # Lines of B that are read ahead, and their maximum bytes in the inner form: with short ones, most of what a tile needs
 # is on other pages, which no processor foresees; long ones would leave L2 before they are needed. Measured on a Zen 3,

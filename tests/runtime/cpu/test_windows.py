@@ -1,4 +1,4 @@
-"""Products whose operand A is the windows of an image, beside sums over the places of the kernel in float64."""
+"""Products whose operand A is the windows of an image, beside sums over the elements of the kernel in float64."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CASES = [
 
 
 def convolved(image: np.ndarray, weight: np.ndarray, stride: int, padding: int, gap: int, groups: int) -> np.ndarray:
-    """Convolve (images, height, width, channels) with (outputs, channels / groups, size, size) place by place."""
+    """Convolve (images, height, width, channels) with (outputs, channels / groups, size, size) by adding the products of each place."""
     image = np.pad(image, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
     outputs, channels, size, _ = weight.shape
     count = (image.shape[1] - gap * (size - 1) - 1) // stride + 1
