@@ -864,7 +864,7 @@ def test_functions_that_are_the_oracles_of_ops() -> None:
     """Compare ops without arguments, by all cases of functions that record them."""
     functions = {"where", "layer_norm", "rms_norm", "batch_norm", "norm", "matmul", "cat", "pad", "tril", "triu"}
     functions |= {"argsort", "topk", "gather", "index_select", "index_copy", "masked_select", "scatter", "flip"}
-    functions |= {"select", "diagonal", "max_pool1d", "permute"}
+    functions |= {"select", "diagonal", "unfold", "permute"}
     functions |= {"frexp", "cummax", "gcd", "lcm", "logcumsumexp", "arange", "linspace", "full", "eye"}
     for name, arguments, keywords in CASES:
         if name in functions | {".reshape", ".expand"}:

@@ -311,6 +311,7 @@ def results(function: Callable[..., Any]) -> Iterator[nt.Tensor]:
         yield from (part for part in (result if isinstance(result, tuple) else [result]) if isinstance(part, nt.Tensor))
 
 
+@pytest.mark.filterwarnings("ignore:Using a target size")
 def test_no_line_is_the_packages_own() -> None:
     recorded = set()
     for name, function in PUBLIC.items():
