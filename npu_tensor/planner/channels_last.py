@@ -40,20 +40,29 @@ class Rewritten(NamedTuple):
     origins: Mapping[int, int]
 
 
-def with_channels_last(graph: ItemGraph, size: int) -> Rewritten:
+def with_channels_last(graph: ItemGraph, size: int, products: bool = False) -> Rewritten:
     """Rewrite the images of convolutions; other graphs are returned as they are.
 
     Args:
         graph: Graph of `item_graph`.
         size: Number of items of its structure.
+        products: True to compute convolutions of single elements as matrix products, for devices without convolutions.
     """
     if not any(_is_convolution(item) for _, item in graph.nodes.items()):
         return Rewritten(graph, size, {})
-    return _Rewriting(graph, size).run()
+    return _Rewriting(graph, size, products).run()
 
 
 def _is_convolution(item: Item) -> bool:
     return "call" in item and item["call"].op.module == "conv"
+
+
+def _is_product(call: Call) -> bool:
+    """Return True if a convolution multiplies every element of an image by the same matrix."""
+    weight, attributes = call.operands[1], call.attributes
+    assert isinstance(weight, Spec)
+    is_single = set(weight.shape[2:]) == {1} == set(attributes["stride"]) and attributes["groups"] == 1
+    return call.op.kind == "conv" and is_single and not any(map(any, attributes["padding"]))
 
 
 def _order(ndim: int) -> tuple[int, ...]:
@@ -92,10 +101,11 @@ class _Rewriting:
         hidden: Items that exist in channels-last form only.
     """
 
-    def __init__(self, graph: ItemGraph, size: int) -> None:
+    def __init__(self, graph: ItemGraph, size: int, products: bool) -> None:
         self._items: Mapping[int, Item] = graph.nodes
         self._graph = ItemGraph(twins=graph.twins)
         self._size = size
+        self._products = products
         self._origins: dict[int, int] = {}
         self.last: dict[int, int] = {}
         self.hidden: set[int] = set()
@@ -186,6 +196,17 @@ class _Rewriting:
         spec, other_spec = self._spec(operands[0]), self._spec(operands[1])
         assert spec is not None
         assert other_spec is not None
+        if self._products and _is_product(call):
+            outputs, channels, *_ = other_spec.shape
+            rows = self._view(ops.reshape.op, operands[0], (math.prod(spec.shape[:-1]), channels), number)
+            matrix = self._view(ops.reshape.op, operands[1], (outputs, channels), number)
+            matrix = self._view(ops.permute.op, matrix, (1, 0), number)
+            factors = self._graph.nodes[rows]["spec"], self._graph.nodes[matrix]["spec"]
+            product = ops.contract.op.call(factors, (call.attributes["out_dtype"],))
+            product_item = self._new(product, [rows, matrix], number)
+            result = self._view(ops.reshape.op, product_item, (*spec.shape[:-1], outputs), number)
+            self._finish(number, result, item["keep"])
+            return
         if (
             call.op.kind == "conv"
             and any(map(any, padding))
@@ -202,6 +223,12 @@ class _Rewriting:
             self._add(last, operands, item["keep"], number)
         else:
             self._finish(number, self._new(last, operands, number), item["keep"])
+
+    def _view(self, op: Op, number: int, attribute: tuple[int, ...], origin: int) -> int:
+        """Add a view with one attribute."""
+        spec = self._spec(number)
+        assert spec is not None
+        return self._new(op.call((spec,), (attribute,)), [number], origin)
 
     def _add_channels_last(self, number: int, item: Item) -> bool:
         """Add an op on one image that has an attribute for the order of its dimensions."""

@@ -89,7 +89,8 @@ def _planned(
         )
         plans = chosen.plans
         size = len(structure.leaves) + len(structure.nodes)
-        graph, size, origins = with_channels_last(item_graph(structure, merge=True), size)
+        graph = item_graph(structure, merge=True)
+        graph, size, origins = with_channels_last(graph, size, products=bool(context.accelerators))
         placement = choose_devices(lower(graph), context)
     drafted = time.perf_counter()
     prepare(placement, context)

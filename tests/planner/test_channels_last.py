@@ -148,3 +148,9 @@ def test_large_kernels_of_large_images() -> None:
     expected = torch.nn.functional.conv2d(torch.from_numpy(x), torch.from_numpy(w), None, 1, 5, 1, 2)
     result = nt.nn.functional.conv2d(nt.from_numpy(x), nt.from_numpy(w), None, 1, 5, 1, 2)
     np.testing.assert_allclose(np.asarray(result), expected, 1e-4, 1e-4)
+
+
+def test_convolutions_of_single_elements_are_products_for_an_npu() -> None:
+    x, w = (nt.tensor(RNG.standard_normal(shape, np.float32)).to("bfloat16") for shape in ((1, 8, 4, 6), (16, 8, 1, 1)))
+    y = nt.nn.functional.conv2d(x.realize(), w.realize()).relu()
+    assert "gemm" in [row.kernel for row in nt.explain(y, device="sim:npu1") if row.device == "sim:npu1"]

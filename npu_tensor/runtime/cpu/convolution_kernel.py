@@ -13,7 +13,6 @@ from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, 
 from npu_tensor.runtime.cpu.cpu_cost import convolution_cost
 from npu_tensor.runtime.cpu.gemm import Matrix, Scattered, Windows
 from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte, last_item
-from npu_tensor.runtime.cpu.loop_kernel import refusal
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.task import Cost, Input, Output, Refusal, Task
@@ -31,10 +30,6 @@ MOST_ELEMENTS: Final = 1 << 28
 def convolution_kernel(processor: Processor, task: Task) -> ConvolutionKernel | Refusal:
     """Return the kernel of a convolution, or the reason why there is none."""
     assert task.call is not None
-    assert task.program is not None
-    reason = refusal(task.program)
-    if reason is not None:
-        return Refusal(reason)
     if not task.call.attributes["channels_last"]:
         return Refusal("compiled for channels-last images only")
     if not math.prod(task.shape):

@@ -380,7 +380,7 @@ _FORMS: Final[Mapping[Form, Callable[[Emitter, TileSpec, Mapping[str, Value], _P
 # are for packed operands. For others there are the strides of lines (rows of A, columns of B; in the outer form one
 # element along K of B) and of the steps of A; in the inner form, `rest` elements along K are left after the steps.
 # Windows are `runs` of channels per row. If all are inside the image, `table` has the offset of each row and `others`
-# that of each run from it, as int64. Else `table` has int32 (rows, runs), and -1 stands for zeros at `others`. Steps are
+# that of each run from it, as int64. Else `table` has int32 (rows, runs), and -1 means zeros at `others`. Steps are
 # those of a run, and the offsets of every product end with the line of the table to begin at.
 MULTIPLY_META = (
     *("m", "n", "steps", "rest", "a_panels", "b_panels", "block_panels", "blocks"),

@@ -375,12 +375,14 @@ def pool_kernel(processor: Processor, task: Task) -> PoolKernel | Refusal:
         return Refusal("not compiled for bool")
     if not spec.size or not math.prod(task.shape):
         return Refusal("there is nothing to compute")
-    if not _channels_last(task):
-        taps = taps_of(task.call)[-1]
-        pieces = _pieces(taps, spec.shape[-1])
-        if pieces is None:
-            return Refusal(f"compiled for results of at most {SCRATCH} elements of a row only")
-    return PoolKernel(processor, task)
+    return _refusal_of_row(task, taps_of(task.call), spec) or PoolKernel(processor, task)
+
+
+def _refusal_of_row(task: Task, taps: Sequence[Taps], spec: Spec) -> Refusal | None:
+    """Return the reason if a window along a row of places does not fit the scratch buffer."""
+    if _channels_last(task) or _pieces(taps[-1], spec.shape[-1]) is not None:
+        return None
+    return Refusal(f"compiled for results of at most {SCRATCH} elements of a row only")
 
 
 def _channels_last(task: Task) -> bool:
@@ -589,12 +591,12 @@ def positions_kernel(processor: Processor, task: Task) -> PositionsKernel | Refu
         return Refusal("not compiled for 16-bit floats")
     if not all(math.prod(source.layout.shape) for source in task.inputs if source.layout):
         return Refusal("there is nothing to compute")
-    if any((each.index < 0).all(1).any() for each in taps_of(task.call.attributes["of"])):
-        return Refusal("not compiled for windows without elements")
     of = task.call.attributes["of"]
+    if any((each.index < 0).all(1).any() for each in taps_of(of)):
+        return Refusal("not compiled for windows without elements")
     if math.prod(places_of(of.operands[0], of.attributes["channels_last"])) >= 1 << 31:
         return Refusal("compiled for fewer than 2^31 elements of a channel")
-    return PositionsKernel(processor, task)
+    return _refusal_of_row(task, taps_of(of), of.operands[0]) or PositionsKernel(processor, task)
 
 
 class PositionsKernel(CpuKernel):

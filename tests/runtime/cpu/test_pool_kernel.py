@@ -256,6 +256,19 @@ def test_windows_longer_than_the_scratch_buffer() -> None:
         np.testing.assert_allclose(getattr(nt, name)(nt.from_numpy(x.numpy()), 3000, 500).numpy(), expected, rtol=1e-4)
 
 
+@pytest.mark.covers("max_pool_positions", "max_pool_backward")
+def test_maxima_of_windows_longer_than_the_scratch_buffer() -> None:
+    x = torch.randn(1, 2, 4000, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    values, positions = F.max_pool1d(x, 1500, return_indices=True)
+    values.sum().backward()
+    ours = nt.from_numpy(x.detach().numpy())
+    found, places = nt.max_pool1d(ours, 1500, return_indices=True)
+    np.testing.assert_array_equal(found.numpy(), values.detach().numpy())
+    np.testing.assert_array_equal(places.numpy(), positions.numpy())
+    gradient = nt.grad(lambda x: nt.max_pool1d(x, 1500).sum())(ours)
+    np.testing.assert_array_equal(gradient.numpy(), x.grad)
+
+
 @pytest.mark.parametrize("name", ["max_pool2d", "avg_pool2d", "interpolate"])
 def test_explain_names_one_kernel(name: str) -> None:
     result = getattr(nt, name)(nt.ones(1, 4, 8, 8).realize(), 2)

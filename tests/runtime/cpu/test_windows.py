@@ -26,7 +26,7 @@ CASES = [
 
 
 def convolved(image: np.ndarray, weight: np.ndarray, stride: int, padding: int, gap: int, groups: int) -> np.ndarray:
-    """Convolve (images, height, width, channels) with (outputs, channels / groups, size, size) by adding the products of each place."""
+    """Convolve (images, height, width, channels) with (outputs, channels / groups, size, size), place after place."""
     image = np.pad(image, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
     outputs, channels, size, _ = weight.shape
     count = (image.shape[1] - gap * (size - 1) - 1) // stride + 1
