@@ -205,8 +205,9 @@ def _of_norm_weight(of: Recording, mean: Any, scale: Tensor) -> Tensor:
 
 
 def _cross_entropy(of: Recording, number: int) -> Tensor:
+    x, target = of.operands
     dim, ignore_index = of.call.attributes["dim"], of.call.attributes["ignore_index"]
-    return ops.cross_entropy_rows_gradient(*of.operands, of.gradient, dim, ignore_index)
+    return ops.cross_entropy_rows_gradient(x, target, of.gradient, dim, ignore_index)
 
 
 def _mean_square(of: Recording, number: int) -> Tensor:
