@@ -204,6 +204,12 @@ def _of_norm_weight(of: Recording, mean: Any, scale: Tensor) -> Tensor:
     return gradient.reshape(*spec.shape).to(spec.dtype)
 
 
+def _cross_entropy(of: Recording, number: int) -> Tensor:
+    x, target = of.operands
+    dim, ignore_index = of.call.attributes["dim"], of.call.attributes["ignore_index"]
+    return ops.cross_entropy_rows_gradient(x, target, of.gradient, dim, ignore_index)
+
+
 def _mean_square(of: Recording, number: int) -> Tensor:
     x, mean = of.operands
     count = math.prod(x.shape[axis] for axis in of.call.dims)
@@ -554,6 +560,7 @@ RULES: Final[dict[str, Rule]] = {
     **dict.fromkeys(["conv_1d", "conv_2d", "conv_2d_dw", "conv_3d"], _convolution),
     **dict.fromkeys(["conv_transpose_1d", "conv_transpose_2d", "conv_transpose_3d"], _transposed_convolution),
     "conv_weight_gradient": _gradient_of_weight,
+    "cross_entropy_rows": _cross_entropy,
     "layer_norm": _layer_norm,
     "mean_square": _mean_square,
     "norm_rows": _layer_norm,

@@ -14,12 +14,13 @@ import numpy as np
 from npu_tensor import ops
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.dtypes import DType, float32
-from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
+from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.functions.creation import arange, rand
 from npu_tensor.functions.register import composite
 from npu_tensor.graph.history import GradMode
+from npu_tensor.graph.index_checks import known_value
 from npu_tensor.ops.rules import dimension
-from npu_tensor.tensor import Tensor
+from npu_tensor.tensor import Tensor, record
 
 __all__ = ["dropped", "reduced", "require_float", "warn_of_broadcast", "wide"]
 
@@ -380,14 +381,19 @@ def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     return _elementwise_loss(Tensor.abs, input, target, reduction)
 
 
+def _require_target_per_row(scores: Tensor, target: Tensor, classes: int) -> None:
+    """Raise ShapeError unless there is one class index for each row of scores."""
+    expected = scores.shape[:classes] + scores.shape[classes + 1 :]
+    if target.shape != expected:
+        raise ShapeError(f"target must have the shape {list(expected)}, not {list(target.shape)}")
+
+
 def _class_losses(
     log_probabilities: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, smoothing: float, caller: str
 ) -> tuple[Tensor, Tensor]:
     """Return loss and weight of every target; both are 0 for ignored targets."""
     classes = 0 if log_probabilities.ndim == 1 else 1
-    expected = log_probabilities.shape[:classes] + log_probabilities.shape[classes + 1 :]
-    if target.shape != expected:
-        raise ShapeError(f"target must have the shape {list(expected)}, not {list(target.shape)}")
+    _require_target_per_row(log_probabilities, target, classes)
     _require_class_weights(weight, log_probabilities, classes)
     counts = target != ignore_index
     safe = ops.where_op(counts, target, 0)
@@ -416,6 +422,30 @@ def _along(per_class: Tensor, scores: Tensor) -> Tensor:
 
 def _weighted(losses: Tensor, weights: Tensor, reduction: str) -> Tensor:
     return losses.sum() / weights.sum() if reduction == "mean" else reduced(losses, reduction)
+
+
+def _checked_classes(target: Tensor, extent: int, ignore_index: int) -> Tensor:
+    """Return targets that have been checked: at once if their values are known, else by a kernel."""
+    known = known_value(target._node)
+    if known is None:
+        safe = ops.where_op(target == ignore_index, 0, target)
+        checked = ops.take_op(arange(extent), safe, 0, "class", "cross_entropy")
+        return ops.where_op(target != ignore_index, checked, target)  # Another comparison, so that it is fused.
+    if known.size and (known.min() < 0 or known.max() >= extent):
+        wrong = known[(known != ignore_index) & ((known < 0) | (known >= extent))]
+        if wrong.size:
+            raise DimensionError(f"class {wrong[0]} is out of range for extent {extent}")
+    return target
+
+
+def _cross_entropy(scores: Tensor, target: Tensor, classes: int, ignore_index: int, reduction: str) -> Tensor:
+    """Return the cross-entropy with class indices, without weights and smoothing, as one op and its mean."""
+    _require_target_per_row(scores, target, classes)
+    target = _checked_classes(target, scores.shape[classes], ignore_index).unsqueeze(classes)
+    losses = record(ops.cross_entropy_rows.op, (scores, target), (classes, ignore_index))
+    if reduction == "mean":
+        return record(ops.counted_mean.op, (losses, target), (ignore_index,))
+    return reduced(losses.squeeze(classes), reduction)
 
 
 @composite(method=False)
@@ -473,6 +503,8 @@ def cross_entropy(
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(f"label_smoothing must be between 0 and 1, not {label_smoothing}")
     classes = 0 if input.ndim == 1 else 1
+    if not (target.is_floating_point() or label_smoothing) and weight is None:
+        return _cross_entropy(input, target, classes, ignore_index, reduction).to(dtype)
     scores = wide(input).log_softmax(classes)
     if not target.is_floating_point():
         losses = _class_losses(scores, target, weight, ignore_index, label_smoothing, "cross_entropy")

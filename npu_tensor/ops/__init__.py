@@ -2,6 +2,7 @@
 
 # ruff: noqa: F403 - one name for all families
 from npu_tensor.ops.activation import *
+from npu_tensor.ops.class_losses import *
 from npu_tensor.ops.contraction import *
 from npu_tensor.ops.conv import *
 from npu_tensor.ops.declare import Call, Layout, Op

@@ -40,6 +40,11 @@ ROW_LENGTH_SLOT = -1
 """Slot of the row length, a number that no operand can have. Kernels bind it from the layout of their operands."""
 
 
+def row_positions(x: Any) -> Any:
+    """Return the positions 0, 1, ... in a row, as int64."""
+    return x.builder.emit("index") if isinstance(x, Symbol) else np.arange(x.shape[-1])
+
+
 def row_mean(x: Any) -> Any:
     """Compute the arithmetic mean of a row."""
     return row_sum(x) / row_length(x)

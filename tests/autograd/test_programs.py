@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 
 ROWS, COLUMNS = 3, 5
 STEP = 1e-6
-GIVEN: dict[str, Any] = {"dim": 1, "correction": 1.0, "shape": (ROWS, COLUMNS), "dtype": "float64"}
+GIVEN: dict[str, Any] = {"dim": 1, "correction": 1.0, "shape": (ROWS, COLUMNS), "dtype": "float64", "ignore_index": 0}
 """Values of attributes without a default, or whose default makes no row."""
 
 
