@@ -581,6 +581,8 @@ class Gemm:
         self._metas += [lines, zeros]
         sizes = {"steps": steps, "runs": lines.shape[1], "table": lines.ctypes.data, "zeros": zeros.ctypes.data}
         sizes |= {"a_panel_bytes": rows * run * size, "b_panel_bytes": pack_b.panel_bytes}
+        if a.depthwise:  # All channels of a place are read and written together, as streams that are foreseen.
+            sizes["blocks"] = -(-m // rows)
         tile = TileSpec(unit, "depthwise" if a.depthwise else "windows", rows, columns, a.dtype)
         return tile, sizes, [_offsets(a.dtype, Layout(problem.batch, a.batch)), pack_b.offsets]
 
