@@ -35,10 +35,10 @@ _TAPS: Final = {16: {3: 4, 2: 6, 1: 8}, 32: {3: 8, 2: 8, 1: 8}}
 _MOST_CHUNKS: Final = 128
 """Upper bound on chunks: threads up to 24 get equal shares, and the order of additions is that of one thread."""
 
-_POSITIONS_PER_TAP: Final = 8
+_POSITIONS_PER_TAP: Final = 16
 """Least positions of a chunk for each element of the kernel, so that the sums are much smaller than the image."""
 
-_PART_CHANNELS: Final = 128
+_PART_CHANNELS: Final = 48
 """Channels of an item. Fewer would be short runs of memory."""
 
 _META: Final = (
@@ -256,7 +256,8 @@ def bind_depthwise_gradient(owner: Processor, task: Task) -> BoundLoops:
     per_chunk = blocks * taps * width
     parts.append(BoundLoops((loop,), ((item, chunks * per_chunk * size),), keep=(meta,)))
     builder = ProgramBuilder()
-    program = builder.program([builder.emit("row_sum", [builder.load(0, dtype.name)])])
+    one = builder.load(0, dtype.name)
+    program = builder.program([one if chunks == 1 else builder.emit("row_sum", [one])])
     # The last block may begin with channels of the one before.
     rest = channels % width
     for first, count, lanes in ((0, channels // width, width), (blocks - 1, 1, rest)):
@@ -268,5 +269,5 @@ def bind_depthwise_gradient(owner: Processor, task: Task) -> BoundLoops:
         into = (width * taps, taps, *contiguous_strides(kernel), 0)
         layout = Layout(shape, into, output.layout.offset + first * width * taps)
         result = output._replace(layout=layout, donor=output.item)
-        parts.append(bind_loop(owner, program, shape, 1, [source], [result]))
+        parts.append(bind_loop(owner, program, shape, int(chunks > 1), [source], [result]))
     return joined([BoundLoops((), ((output.item, output.nbytes),)), *parts])
