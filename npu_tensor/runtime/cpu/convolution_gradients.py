@@ -4,8 +4,8 @@ A transposed convolution is a product of windows for each phase: output places w
 same elements of the kernel, at neighbouring positions of the image.
 
 The gradient of a weight is a sum over all positions. Each of its elements multiplies the gradient of an output with an
-element of the image. Tiles of outputs times channels, or of kernel elements times channels if the convolution is
-depthwise, stay in registers for a block of positions, which the innermost caches hold for all elements of the kernel.
+element of the image. Tiles of outputs times channels stay in registers for a block of positions, which the innermost
+caches hold for all elements of the kernel.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from npu_tensor.ops.expression import ProgramBuilder
 from npu_tensor.runtime.cpu.bind_loop import bind_loop
 from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, Packed, Slot, joined
 from npu_tensor.runtime.cpu.cpu_cost import PACKED_PIECE
+from npu_tensor.runtime.cpu.depthwise_gradient import bind_depthwise_gradient
 from npu_tensor.runtime.cpu.gemm import Gemm, Matrix, Scattered, Windows
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
 from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte, last_item
@@ -280,25 +281,23 @@ _MOST_PANELS: Final = 4
 
 _META: Final = (
     *("images", "rows", "columns", "taps", "lines", "blocks", "panels", "item_panels", "block_images", "block_rows"),
-    *("x_image", "x_group", "x_block", "x_step", "g_image", "g_group", "g_block", "g_line", "g_step"),
+    *("x_image", "x_group", "x_block", "x_step", "g_image", "g_group", "g_line", "g_step"),
     *("s_group", "s_block", "s_line", "s_tap"),
 )
 """Leading numbers of the meta array. Tables follow: the place in the image of each tap, and of each row of positions,
 and the place in the gradient of each row. Distances are in bytes.
 
-Rows are all dimensions of the positions but the last one, which is `columns`. Lines are the outputs of a group. Of a
-depthwise convolution they are the elements of the kernel, and there is one tap.
+Rows are all dimensions of the positions but the last one, which is `columns`. Lines are the outputs of a group.
 """
 
 
 class _GradientSpec(NamedTuple):
-    """Parameters of the kernel: type of the elements, vectors and rows of a tile, True if depthwise."""
+    """Parameters of the kernel: type of the elements, vectors and rows of a tile."""
 
     element: str
     lanes: int
     vectors: int
     rows: int
-    depthwise: bool
 
 
 def _module(spec: _GradientSpec, target: CpuTarget) -> str:
@@ -309,13 +308,12 @@ def _module(spec: _GradientSpec, target: CpuTarget) -> str:
     pointers  [sums, image, gradient]
     meta      see `_META`
     """
-    e, (element, lanes, vectors, rows, depthwise) = Emitter(target), spec
+    e, (element, lanes, vectors, rows) = Emitter(target), spec
     type_, size = f"<{lanes} x {element}>", 4 if element == "float" else 8
     sums, image, gradient = (e.load_value("ptr", POINTERS, slot) for slot in range(3))
     meta = {name: e.load_value("i64", META, number) for number, name in enumerate(_META)}
     tap_table = e.byte_offset(META, 8 * len(_META))
-    table_taps = meta["lines"] if depthwise else meta["taps"]
-    image_table = e.byte_offset(tap_table, e.mul(table_taps, 8))
+    image_table = e.byte_offset(tap_table, e.mul(meta["taps"], 8))
     gradient_table = e.byte_offset(image_table, e.mul(meta["rows"], 8))
     last = e.sub(meta["lines"], 1)
 
@@ -334,7 +332,7 @@ def _module(spec: _GradientSpec, target: CpuTarget) -> str:
         block = e.op("udiv", item, per_block)
         group, block = e.op("udiv", block, meta["blocks"]), e.op("urem", block, meta["blocks"])
         x = moved(image, (group, "x_group"), (block, "x_block"))
-        g = moved(gradient, (group, "g_group"), (block, "g_block"))
+        g = moved(gradient, (group, "g_group"))
         s = moved(sums, (group, "s_group"), (block, "s_block"))
 
         def over_tiles(body: Any) -> None:
@@ -358,31 +356,23 @@ def _module(spec: _GradientSpec, target: CpuTarget) -> str:
             row_end = e.smaller(e.add(first_row, meta["block_rows"]), meta["rows"])
 
             def add_tile(tap: Value, lines: Sequence[Value], places: Sequence[Value]) -> None:
-                taps = [entry(tap_table, line) for line in lines] if depthwise else [entry(tap_table, tap)]
-                distances = [] if depthwise else [e.mul(line, meta["g_line"]) for line in lines]
+                distances = [e.mul(line, meta["g_line"]) for line in lines]
                 carried = [e.load_value(type_, place, j, align=size) for place in places for j in range(vectors)]
 
                 def add_row(number: Value, row: Value, carried: list[Value]) -> list[Value]:
                     from_x = e.byte_offset(moved(x, (number, "x_image")), entry(image_table, row))
                     from_g = e.byte_offset(moved(g, (number, "g_image")), entry(gradient_table, row))
-                    xs = [e.byte_offset(from_x, tap) for tap in taps]
-                    gs = [e.byte_offset(from_g, distance) for distance in distances] or [from_g]
-
-                    def loaded(pointer: Value, offset: Value) -> list[Value]:
-                        place = e.byte_offset(pointer, offset)
-                        return [e.load_value(type_, place, j, align=size) for j in range(vectors)]
+                    line = e.byte_offset(from_x, entry(tap_table, tap))
+                    gs = [e.byte_offset(from_g, distance) for distance in distances]
 
                     def add_position(_: Value, carried: list[Value]) -> list[Value]:
                         x_offset, g_offset, *totals = carried
-                        if depthwise:
-                            factors = loaded(gs[0], g_offset)
-                            pairs = [zip(loaded(each, x_offset), factors, strict=True) for each in xs]
-                        else:
-                            vector = loaded(xs[0], x_offset)
-                            pairs = []
-                            for each in gs:
-                                one = e.load_value(element, e.byte_offset(each, g_offset), align=size)
-                                pairs.append(zip(vector, [e.broadcast(one, lanes)] * vectors, strict=True))
+                        at = e.byte_offset(line, x_offset)
+                        vector = [e.load_value(type_, at, j, align=size) for j in range(vectors)]
+                        pairs = []
+                        for each in gs:
+                            one = e.load_value(element, e.byte_offset(each, g_offset), align=size)
+                            pairs.append(zip(vector, [e.broadcast(one, lanes)] * vectors, strict=True))
                         flat = itertools.chain.from_iterable(pairs)
                         totals = [e.fma(a, b, total) for (a, b), total in zip(flat, totals, strict=True)]
                         return [e.add(x_offset, meta["x_step"]), e.add(g_offset, meta["g_step"]), *totals]
@@ -483,16 +473,14 @@ class WeightGradientKernel(_SumsKernel):
         self.depthwise = groups == image.layout.shape[-1] == outputs
         self.name = "depthwise weight gradient" if self.depthwise else "weight gradient"
         self.macs = math.prod(gradient.layout.shape) * math.prod(task.shape[1:])
-        # A depthwise convolution has all channels in one group, and lines that are elements of the kernel.
-        self.groups, self.channels = (1, outputs) if self.depthwise else (groups, task.shape[1])
-        self.outputs = 1 if self.depthwise else outputs // groups
+        self.groups, self.channels, self.outputs = groups, task.shape[1], outputs // groups
         self.kernel = task.shape[2:]
         self.dtype = as_dtype("float64" if task.outputs[0].dtype.itemsize == 8 else "float32")
         target = processor.target
         lanes = max(1, target.lanes * 4 // self.dtype.itemsize)
         # Few channels are neighbours of those at the next element of the kernel, so that vectors hold several of these.
         run = self.kernel[-1] * self.channels
-        is_dense = task.call.attributes["dilation"][-1] == 1 and not self.depthwise
+        is_dense = task.call.attributes["dilation"][-1] == 1
         self.by_runs = is_dense and self.channels < 2 * lanes and _waste(run, lanes) < _waste(self.channels, lanes)
         self.run = run if self.by_runs else self.channels
         tiles = _TILES[target.vector_registers]
@@ -500,20 +488,21 @@ class WeightGradientKernel(_SumsKernel):
         self.width = vectors * lanes
         self.blocks = -(-self.run // self.width)
         self.taps = math.prod(self.kernel[:-1] if self.by_runs else self.kernel)
-        self.lines = self.taps if self.depthwise else self.outputs
-        rows = -(-self.lines // -(-self.lines // tiles[vectors]))
-        self.spec = _GradientSpec("double" if lanes < target.lanes else "float", lanes, vectors, rows, self.depthwise)
+        rows = -(-self.outputs // -(-self.outputs // tiles[vectors]))
+        self.spec = _GradientSpec("double" if lanes < target.lanes else "float", lanes, vectors, rows)
 
     def _bind(self) -> BoundLoops:
         """Bind the copy of the image, with its padding and by blocks of channels, the sums, and the copy of these."""
         (image, gradient), (output,) = self.task.inputs, self.task.outputs
+        if self.depthwise:
+            return bind_depthwise_gradient(self.owner, self.task)
         if self._is_product:
             return self._product(image, gradient)
         image_item, gradient_item, sums_item = range(last_item(self.task) + 1, last_item(self.task) + 4)
         assert self.task.call is not None
         assert gradient.layout is not None
         attributes, parts = self.task.call.attributes, []
-        if gradient.dtype is not self.dtype or (self.depthwise and gradient.layout.strides[-1] != 1):
+        if gradient.dtype is not self.dtype:
             copy, gradient = bind_copy(self.owner, gradient, gradient_item, self.dtype)
             parts.append(copy)
         assert gradient.layout is not None
@@ -535,7 +524,7 @@ class WeightGradientKernel(_SumsKernel):
         row_elements = stride[-2] * x_places[-2] if len(counts) > 1 else layout.shape[-2] * x_places[-1]
         block_rows = max(1, min(rows, _BLOCK_BYTES // (row_elements * size)))
         block_images = max(1, _BLOCK_BYTES // (rows * row_elements * size)) if block_rows == rows else 1
-        panels = -(-self.lines // self.spec.rows)
+        panels = -(-self.outputs // self.spec.rows)
         blocks = self.groups * self.blocks
         item_panels = max(1, min(_MOST_PANELS, panels * blocks // (4 * self.owner.pool.threads)))
         s_line, s_tap, s_block, s_group = self._places_of_sums()
@@ -543,8 +532,8 @@ class WeightGradientKernel(_SumsKernel):
             "images": images,
             "rows": rows,
             "columns": counts[-1],
-            "taps": 1 if self.depthwise else self.taps,
-            "lines": self.lines,
+            "taps": self.taps,
+            "lines": self.outputs,
             "blocks": self.blocks,
             "panels": panels,
             "item_panels": item_panels,
@@ -558,7 +547,6 @@ class WeightGradientKernel(_SumsKernel):
             "x_step": steps[-1],
             "g_image": g_image,
             "g_group": self.outputs * g_channel,
-            "g_block": width if self.depthwise else 0,
             "g_line": g_channel,
             "g_step": g_places[-1],
             "s_group": s_group,
@@ -593,7 +581,7 @@ class WeightGradientKernel(_SumsKernel):
         stride, padding = self.task.call.attributes["stride"], self.task.call.attributes["padding"]
         sizes = zip(image.shape[1:-1], gradient.shape[1:-1], stride, padding, strict=True)
         is_inside = all(not pair[0] and (count - 1) * step < extent for extent, count, step, pair in sizes)
-        return self.groups == 1 == math.prod(self.kernel) and not self.depthwise and is_inside
+        return self.groups == 1 == math.prod(self.kernel) and is_inside
 
     def _product(self, image: Input, gradient: Input) -> BoundLoops:
         """Bind the product of the gradient and the image over all positions."""
@@ -632,8 +620,7 @@ class WeightGradientKernel(_SumsKernel):
             per_line *= self.blocks
             return per_line, self.blocks * self.width, self.width, self.outputs * per_line
         per_block = self.outputs * per_line
-        line = self.width if self.depthwise else per_line
-        return line, self.width, per_block, self.blocks * per_block
+        return per_line, self.width, per_block, self.blocks * per_block
 
     def _copy_image(self, image: Input, item: int, frame: Sequence[int]) -> tuple[list[BoundLoops], Layout]:
         """Bind a copy (batch, groups, blocks, *places, channels) of the places that the kernel meets."""
@@ -687,7 +674,6 @@ class WeightGradientKernel(_SumsKernel):
     def _copy_sums(self, item: int, output: Output) -> list[BoundLoops]:
         """Bind the copy of the sums into the order of the weight."""
         line, tap, block, group = self._places_of_sums()
-        line = line if not self.depthwise else 0
         per_tap = contiguous_strides(self.kernel)
         elements, parts = math.prod(self.kernel), list[BoundLoops]()
         width = self.channels if self.by_runs else self.width

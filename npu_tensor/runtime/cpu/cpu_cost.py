@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from npu_tensor.ops.expression import Program
 from npu_tensor.ops.primitives import PRIMITIVES
+from npu_tensor.runtime.cpu.division import even_grain
 from npu_tensor.runtime.cpu.gemm import Matrix, direct_tile, tile_rows
 from npu_tensor.runtime.cpu.gemm_micro import Blocking
 from npu_tensor.runtime.cpu.split import split_rows
@@ -73,7 +74,7 @@ def grain(n: int, elements: int, program: Program, threads: int) -> int:
     least = _least_piece(program)
     piece = PIECE if elements > 8 * PIECE else least
     per_position = elements / n
-    positions = max(1, math.ceil(piece / per_position))
+    positions = even_grain(n, max(1, math.ceil(piece / per_position)), threads)
     return (positions + 63) & ~63 if per_position == 1 else positions
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program
+from npu_tensor.runtime.cpu.division import even_grain
 from npu_tensor.runtime.cpu.engine import Address, Engine
 from npu_tensor.runtime.cpu.gemm_micro import LEAST_ROWS, UNITS, Blocking, Unit, unit_lanes, usual_blocking
 from npu_tensor.runtime.cpu.gemm_multiply import MULTIPLY_META, Form, GemmSpec, TileSpec, multiply_module
@@ -516,6 +517,7 @@ class Gemm:
         problem = _Problem(shape, batch, a, b, tuple(outputs), tuple(operands))
         self._engine = engine
         self._target = target
+        self._threads = threads
         self._metas: list[NDArray[Any]] = []  # keeps the arrays alive whose addresses the loops hold
         self.empty = problem.empty
         self.packings: tuple[Packing, ...] = ()
@@ -612,6 +614,8 @@ class Gemm:
         self._metas += [lines, others]
         sizes = {"steps": steps, "runs": runs, "table": lines.ctypes.data, "others": others.ctypes.data}
         sizes |= {"a_panel_bytes": rows * run * size, "b_panel_bytes": pack_b.panel_bytes}
+        if a.depthwise:  # All channels of a place are read and written together, as streams that are foreseen.
+            sizes["blocks"] = -(-m // rows)
         form: Form = "depthwise" if a.depthwise else "windows"
         tile = TileSpec(unit, form, rows, columns, a.dtype, is_inside=is_inside)
         return tile, sizes, [_offsets(a.dtype, Layout(problem.batch, a.batch)), pack_b.offsets]
@@ -683,7 +687,7 @@ class Gemm:
     def _loop(self, module: str, meta: NDArray[np.int64], items: int, grain: int) -> _Loop:
         self._metas.append(meta)
         kernel = self._engine.compile(module, "kernel")["kernel"]
-        return _Loop(kernel, meta.ctypes.data, items, max(1, grain))
+        return _Loop(kernel, meta.ctypes.data, items, even_grain(items, max(1, grain), self._threads))
 
     def __call__(
         self,

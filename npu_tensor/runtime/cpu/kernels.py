@@ -17,6 +17,7 @@ from npu_tensor.runtime.cpu.bound_loops import (
     BoundLoop,
     BoundLoops,
     Location,
+    Packed,
     Slot,
     joined,
     step,
@@ -26,6 +27,7 @@ from npu_tensor.runtime.cpu.bound_loops import (
 from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.runtime.cpu.cpu_cost import NEAR, copy_cost, factor_dtypes, loop_cost, product_cost, total
 from npu_tensor.runtime.cpu.data_ops import COMPOSED, Composed
+from npu_tensor.runtime.cpu.division import Division
 from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Packing, Scattered
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
@@ -72,6 +74,14 @@ class CpuKernel:
             return bound
         self.loops = bound
         return step(self.owner, bound, [output.item for output in self.task.outputs])
+
+    @property
+    def division(self) -> list[Division]:
+        """Division of each loop of the bound kernel, and of packings."""
+        loops = self.loops.loops if self.loops else ()
+        packings = [slot.packing for loop in loops for slot in loop.slots if isinstance(slot, Packed)]
+        divisions = [Division(packing.loop.items, packing.loop.grain) for packing in packings]
+        return [*divisions, *(Division(loop.n, loop.grain) for loop in loops)]
 
     @property
     def reference(self) -> ReferenceKernel:
@@ -143,6 +153,7 @@ class ProductKernel(CpuKernel):
     """A matrix product with its prologues and epilogue."""
 
     name = "gemm"
+    product: Gemm | None = None
 
     def __init__(self, processor: Processor, task: Task) -> None:
         if task.shape[-1] == 1 and not any(task.prologues):
@@ -161,6 +172,14 @@ class ProductKernel(CpuKernel):
     def cost(self) -> Cost:
         blocking = self.owner.blocking(*factor_dtypes(self.task))
         return product_cost(self.task, self.owner.rates, self.owner.threads, blocking, self.owner.target)
+
+    @property
+    def division(self) -> list[Division]:
+        """Division of the packings and of the multiplication."""
+        if self.product is None or self.product.empty:
+            return []
+        loops = [*(packing.loop for packing in self.product.packings), self.product.multiply]
+        return [Division(loop.items, loop.grain) for loop in loops]
 
     def _bind(self) -> BoundLoops | Step:
         """Bind the product. Operands of the epilogue that jump along a row are copied first."""
@@ -193,7 +212,7 @@ class ProductKernel(CpuKernel):
             batch=tuple(batch),
             threads=owner.pool.threads,
         )
-        gemm = product(strips=True)
+        gemm = self.product = product(strips=True)
         more: list[Slot] = [*slots_of(rest, program, 1, with_offset=True), *fixed]
         if not gemm.packings:
             return joined([*copies, _unpacked(gemm, task.outputs, [*from_a, *from_b, *more])])

@@ -20,6 +20,7 @@ from npu_tensor.ops.layouts import reshaped
 from npu_tensor.ops.places import Taps, places_of, taps_of
 from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined
 from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE, taps_cost
+from npu_tensor.runtime.cpu.division import even_grain
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
 from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte, last_item
 from npu_tensor.runtime.cpu.processor import Processor
@@ -504,7 +505,7 @@ def _bind_rows(
     form = _Form(dtype.name, is_largest, len(outer), row, weighted, divided, positions)
     array = np.array(meta, np.int64)
     slots = Location(item), Location(source.item, first_byte(source))
-    grain = max(1, -(-LEAST_PIECE * items // work))
+    grain = even_grain(items, max(1, -(-LEAST_PIECE * items // work)), owner.pool.threads)
     loop = BoundLoop(owner.compiled(_module, form), array.ctypes.data, items, grain, slots)
     nbytes = result.size * (8 if positions else dtype.itemsize)
     return joined([*before, BoundLoops((loop,), ((item, nbytes),), (), (array, *keep))])

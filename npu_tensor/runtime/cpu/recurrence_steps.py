@@ -24,6 +24,8 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.runtime.cpu import vector_math
 from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined, step
 from npu_tensor.runtime.cpu.cpu_cost import PACKED_PIECE, recurrence_cost
+from npu_tensor.runtime.cpu.division import Division as Shares
+from npu_tensor.runtime.cpu.division import even_grain
 from npu_tensor.runtime.cpu.gemm import Packing, _Loop
 from npu_tensor.runtime.cpu.gemm_micro import UNITS
 from npu_tensor.runtime.cpu.gemm_pack import PackSpec, pack_module, panel_bytes
@@ -410,6 +412,10 @@ _LEAST_STEP_MACS: Final = 64 << 10
 """Products of a step that pay for a fork and a join of about 1 us."""
 
 
+_LARGEST_SHARE: Final = 1.15
+"""Share of a thread, by the mean, beyond which smaller groups of units are tried."""
+
+
 def _whole(count: int, most: int) -> int:
     """Return the rows of tiles such that all are full, if they are not much smaller than `most`."""
     most = max(1, min(count, most))
@@ -425,8 +431,18 @@ def division(batch: int, units: int, streams: int, depth: int, threads: int, tar
     by_units = not by_batch and threads > 1 and batch * streams * units * depth >= _LEAST_STEP_MACS
     most = -(-blocks // threads) if by_units else blocks
     group = max(1, min(_MOST_BLOCKS, accumulators // (streams * rows), most))
-    groups = -(-blocks // group)
-    return Division(rows, group, by_batch, -(-groups // (2 * threads)) if by_units else groups)
+    if not by_units:
+        return Division(rows, group, by_batch, -(-blocks // group))
+
+    def grain_of(group: int) -> int:
+        groups = -(-blocks // group)
+        return even_grain(groups, -(-groups // (2 * threads)), threads)
+
+    def is_equal(group: int) -> bool:
+        return Shares(-(-blocks // group), grain_of(group)).largest_share(threads) <= _LARGEST_SHARE
+
+    group = next(filter(is_equal, range(group, 0, -1)), group)
+    return Division(rows, group, by_batch, grain_of(group))
 
 
 def recurrence_kernel(processor: Processor, task: Task) -> RecurrenceKernel | Refusal:
