@@ -47,6 +47,7 @@ __all__ = ["Address", "Engine", "EngineStatistics", "Module", "source_version"]
 Module = Callable[[Any, CpuTarget], str]
 """Generator of IR text that defines `kernel`: a function of a module, of a specification whose `repr` is complete."""
 
+_PACKAGE: Final = Path(__file__).parents[2]
 _IMPORTED: Final = time.time()
 _SOURCES: Final = ("runtime/cpu/*.py", "ops/*.py", "dtypes.py", "spec.py")
 """Sources that the text of a generated module depends on."""
@@ -136,7 +137,7 @@ class Engine:
         description = repr(spec)
         if " at 0x" in description:
             raise TypeError(f"{module.__qualname__}: the specification has no stable text: {description}")
-        version = source_version(Path(__file__).parents[2], _IMPORTED)
+        version = source_version(_PACKAGE, _IMPORTED)
         words = version, module.__module__, module.__qualname__, target.cpu, target.feature_string, description
         return self._compiled("\0".join(words), lambda: module(spec, target), ("kernel",), {})["kernel"]
 

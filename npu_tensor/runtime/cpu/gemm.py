@@ -620,7 +620,9 @@ class Gemm:
         # Products that read the same matrices share a packed one.
         sources = [operand] if isinstance(operand, Scattered) else matrices
         every = np.stack([_batch_offsets(batch, source) for source in sources], axis=1)
-        offsets, index = np.unique(every, axis=0, return_inverse=True)
+        offsets, index = every, np.zeros(1, np.int64)
+        if len(every) > 1:
+            offsets, index = np.unique(every, axis=0, return_inverse=True)
         panels = -(-lines // spec.width)
         bytes_ = panel_bytes(spec, steps, self._target)
         if isinstance(operand, Computed):
