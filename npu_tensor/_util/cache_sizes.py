@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CALLS", "CAPTURES", "KERNELS", "LAYOUTS", "LINES", "MODULES", "PLANS", "TEMPLATES"]
+__all__ = ["CALLS", "CAPTURES", "KERNELS", "LAYOUTS", "LINES", "PLANS", "PROGRAMS", "TEMPLATES"]
 
 CALLS: Final = 4096
 """Gradient ops by recorded call and operand."""
@@ -25,11 +25,11 @@ LAYOUTS: Final = 4096
 LINES: Final = 4096
 """Source lines of recorded ops."""
 
-MODULES: Final = 256
-"""Texts of LLVM modules by specification, and programs of data ops."""
-
 PLANS: Final = 4096
 """Plans of one selection of devices."""
+
+PROGRAMS: Final = 256
+"""Programs of data ops and tables of places, for each function that makes them."""
 
 TEMPLATES: Final = 256
 """Recorded gradients by the structure of the differentiated graph."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from npu_tensor._util.cache_sizes import MODULES
+from npu_tensor._util.cache_sizes import PROGRAMS
 from npu_tensor.dtypes import int64
 from npu_tensor.errors import ShapeError
 from npu_tensor.ops.declare import Call, Resolution
@@ -167,7 +167,7 @@ def places_of(spec: Spec, channels_last: bool) -> tuple[int, ...]:
     return spec.shape[1:-1] if channels_last else spec.shape[2:]
 
 
-@lru_cache(maxsize=MODULES)
+@lru_cache(maxsize=PROGRAMS)
 def taps_of(call: Call) -> tuple[Taps, ...]:
     """Return the taps of each place dimension of an op of this module."""
     if "of" not in call.attributes:

@@ -56,7 +56,7 @@ def bind_loop(
     """
     layouts = [output.layout for output in outputs]
     layouts += [source.layout for source in inputs if source.layout is not None]
-    space = collapse(shape, layouts, rows)
+    space = collapse(shape, tuple(layouts), rows)
     program, fixed = with_fixed_numbers(program, len(inputs), row_length=space.row_length)
     columns = bool(rows) and _runs_across_rows(program, space, inputs, len(outputs))
     space, tiles = _as_tiles(space, rows, len(outputs), owner.target.lanes)

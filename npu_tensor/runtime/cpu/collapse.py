@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
+from npu_tensor._util.cache_sizes import LAYOUTS
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import merged
 
@@ -37,7 +38,8 @@ class Space(NamedTuple):
         return math.prod(self.outer[len(self.outer) - self.runs :]) * self.inner
 
 
-def collapse(shape: tuple[int, ...], layouts: Sequence[Layout], rows: int) -> Space:
+@lru_cache(maxsize=LAYOUTS)
+def collapse(shape: tuple[int, ...], layouts: tuple[Layout, ...], rows: int) -> Space:
     """Return the space of `shape` over which all layouts are walked; the last `rows` dimensions are one row.
 
     With rows = 0 the inner dimension is the innermost one left.

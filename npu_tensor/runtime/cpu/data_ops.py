@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from npu_tensor._util.cache_sizes import MODULES
+from npu_tensor._util.cache_sizes import PROGRAMS
 from npu_tensor.dtypes import float32, float64, int64
 from npu_tensor.ops.contraction import rope_rates
 from npu_tensor.ops.declare import Layout
@@ -131,7 +131,7 @@ def _over(source: Input, shape: tuple[int, ...], axes: tuple[int | None, ...]) -
     return source._replace(layout=Layout(shape, strides, source.layout.offset))
 
 
-@lru_cache(maxsize=MODULES)
+@lru_cache(maxsize=PROGRAMS)
 def _table_program(positions: str, magnitude: float, with_factors: bool) -> Program:
     """Return the program of a rotation table with slots for positions, radians per position and their divisors.
 
@@ -203,7 +203,7 @@ def _triangle(task: Task) -> Composed | Refusal:
     return Composed((_map_task(task, task.shape, [source, row, column], [output], program),), numbers)
 
 
-@lru_cache(maxsize=MODULES)
+@lru_cache(maxsize=PROGRAMS)
 def _triangle_program(lower: bool, register: str) -> Program:
     builder = ProgramBuilder()
     x: Any = builder.load(0, register)

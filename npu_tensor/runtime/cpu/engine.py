@@ -2,7 +2,10 @@
 
     target = host_target()
     engine = Engine(target.create_target_machine(), f"{target.cpu} {target.feature_string}", cache_dir)
-    address = engine.compile(text, "kernel")["kernel"]  # an `Address`: it keeps the code in memory
+    address = engine.generated(module, spec, target)  # an `Address`: it keeps the code in memory
+
+A generated module is looked up by its generator, its specification and the sources of all generators, so that a warm
+cache needs no text. `compile` takes the text itself.
 
 Generated IR is in SSA form with explicit vectors, so no LLVM pass pipeline runs: the code generator's own optimisation
 (level 2) is enough, in half the compile time.
@@ -15,11 +18,12 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import itertools
+import os
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -33,10 +37,20 @@ import llvmlite.binding as llvm
 from npu_tensor import events
 from npu_tensor._util.forks import held_at_fork
 from npu_tensor._util.interrupts import uninterrupted
+from npu_tensor._util.version import VERSION
 from npu_tensor.errors import BuildError
+from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.store.store import Store
 
-__all__ = ["Address", "Engine", "EngineStatistics"]
+__all__ = ["Address", "Engine", "EngineStatistics", "Module", "source_version"]
+
+Module = Callable[[Any, CpuTarget], str]
+"""Generator of IR text that defines `kernel`: a function of a module, of a specification whose `repr` is complete."""
+
+_PACKAGE: Final = Path(__file__).parents[2]
+_IMPORTED: Final = time.time()
+_SOURCES: Final = ("runtime/cpu/*.py", "ops/*.py", "dtypes.py", "spec.py")
+"""Sources that the text of a generated module depends on."""
 
 SPARE_MAPPINGS: Final = 8
 """Free memory mappings that linking needs. A module keeps 2 and needs some more for a moment."""
@@ -46,7 +60,7 @@ SPARE_MAPPINGS: Final = 8
 _lock = threading.RLock()
 held_at_fork(_lock)
 
-_FORMAT: Final = "4"
+_FORMAT: Final = "5"
 """Version of the cached object files, part of every key: functions are named as in the IR."""
 _FOLDER: Final = f"cpu-llvmlite{llvmlite.__version__}"
 _NAME: Final = "object"
@@ -116,10 +130,25 @@ class Engine:
         not in `symbols`, or there is no memory for more code. One mistake cannot be caught: an intrinsic of an
         instruction set that the target lacks makes LLVM end the process.
         """
-        names = "\0".join(function_names)
-        key = hashlib.sha256(self._key_prefix + names.encode() + b"\0\0" + ir_text.encode()).digest()
+        return self._compiled(ir_text, lambda: ir_text, function_names, symbols or {})
+
+    def generated(self, module: Module, spec: Any, target: CpuTarget) -> Address:
+        """Return the function `kernel` of a generated module. The text is generated if no cache has the code."""
+        description = repr(spec)
+        if " at 0x" in description:
+            raise TypeError(f"{module.__qualname__}: the specification has no stable text: {description}")
+        version = source_version(_PACKAGE, _IMPORTED)
+        words = version, module.__module__, module.__qualname__, target.cpu, target.feature_string, description
+        return self._compiled("\0".join(words), lambda: module(spec, target), ("kernel",), {})["kernel"]
+
+    def _compiled(
+        self, source: str, text: Callable[[], str], names: Sequence[str], symbols: Mapping[str, int]
+    ) -> dict[str, Address]:
+        """Return the functions of a module from a cache, or compile its text. The text is a function of the source."""
+        key = hashlib.sha256(self._key_prefix + "\0".join((*names, "", source)).encode()).digest()
         if events.listeners and key not in self._modules:
-            events.emit(events.CodeGenerated("LLVM IR", ", ".join(function_names), ir_text))
+            text = cache(text)
+            events.emit(events.CodeGenerated("LLVM IR", ", ".join(names), text()))
         with _lock:
             module = self._modules.get(key)
             code = module and module[0]()
@@ -128,7 +157,7 @@ class Engine:
                 return code.addresses()
             stored = self._load_object(key.hex())
             self.statistics.disk_hits += stored is not None
-            code, data = self._build(key, stored, ir_text, function_names, symbols or {})
+            code, data = self._build(key, stored, text, names, symbols)
             if stored is None:
                 self._store_object(key.hex(), data)
                 _trim_heap()
@@ -148,9 +177,14 @@ class Engine:
 
     @uninterrupted
     def _build(
-        self, key: bytes, data: bytes | None, ir_text: str, exported: Iterable[str], symbols: Mapping[str, int]
+        self,
+        key: bytes,
+        data: bytes | None,
+        text: Callable[[], str],
+        exported: Iterable[str],
+        symbols: Mapping[str, int],
     ) -> tuple[_Code, bytes]:
-        data = data or self._generate(ir_text, exported, symbols)
+        data = data or self._generate(text(), exported, symbols)
         return self._link(key, data, exported, symbols), data
 
     def _generate(self, ir_text: str, exported: Iterable[str], symbols: Mapping[str, int]) -> bytes:
@@ -185,6 +219,21 @@ class Engine:
         code = _Code(self, {name: tracker[name] for name in exported})
         self._modules[key] = weakref.ref(code), tracker
         return code
+
+
+@cache
+def source_version(package: Path, imported: float) -> str:
+    """Return a hash of the sources of the generators below `package`.
+
+    Sources that were edited after the time `imported` may differ from the code that runs. The version is random then.
+    """
+    version = hashlib.sha256(VERSION.encode())
+    for path in sorted(path for pattern in _SOURCES for path in package.glob(pattern)):
+        version.update(f"\0{path.relative_to(package)}\0".encode())
+        version.update(path.read_bytes())
+        if path.stat().st_mtime > imported:
+            version.update(os.urandom(16))
+    return version.hexdigest()
 
 
 @uninterrupted

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.runtime.cpu.division import even_grain
-from npu_tensor.runtime.cpu.engine import Address, Engine
+from npu_tensor.runtime.cpu.engine import Address, Engine, Module
 from npu_tensor.runtime.cpu.gemm_micro import LEAST_ROWS, UNITS, Blocking, Unit, unit_lanes, usual_blocking
 from npu_tensor.runtime.cpu.gemm_multiply import MULTIPLY_META, Form, GemmSpec, TileSpec, multiply_module
 from npu_tensor.runtime.cpu.gemm_pack import PackPrologue, PackSpec, Segment, pack_module, panel_bytes
@@ -563,7 +563,8 @@ class Gemm:
         )
         strips = len(offsets[0]) * blocks * b_panels
         self.multiply = self._loop(
-            multiply_module(spec, self._target),
+            multiply_module,
+            spec,
             np.concatenate([np.array(header, np.int64), np.stack(offsets, axis=1).ravel()]),
             strips if self.strips else strips * block_panels,
             _PIECE_CYCLES // (tile_cycles * (block_panels if self.strips else 1)),
@@ -656,7 +657,9 @@ class Gemm:
         # Products that read the same matrices share a packed one.
         sources = [operand] if isinstance(operand, Scattered) else matrices
         every = np.stack([_batch_offsets(batch, source) for source in sources], axis=1)
-        offsets, index = np.unique(every, axis=0, return_inverse=True)
+        offsets, index = every, np.zeros(1, np.int64)
+        if len(every) > 1:
+            offsets, index = np.unique(every, axis=0, return_inverse=True)
         panels = -(-lines // spec.width)
         bytes_ = panel_bytes(spec, steps, self._target)
         if isinstance(operand, Computed):
@@ -677,16 +680,15 @@ class Gemm:
             size = ELEMENT_SIZE[operand.dtype]
             strides, outer = [_strides(operand)[axis] * size for axis in (line_axis, k_axis)], []
         meta = np.array([k, steps, lines, panels, *strides, bytes_, *outer, *offsets.ravel()], np.int64)
-        module = pack_module(spec, self._target)
-        loop = self._loop(module, meta, panels * len(offsets), _PIECE_BYTES // bytes_)
+        loop = self._loop(pack_module, spec, meta, panels * len(offsets), _PIECE_BYTES // bytes_)
         key: Hashable = (spec, meta.tobytes()) if isinstance(operand, Matrix) else None
         if isinstance(operand, Scattered):
             key = (spec, operand, batch, k, lines)
         return Packing(key, loop, index.ravel(), panels, bytes_)
 
-    def _loop(self, module: str, meta: NDArray[np.int64], items: int, grain: int) -> _Loop:
+    def _loop(self, module: Module, spec: Any, meta: NDArray[np.int64], items: int, grain: int) -> _Loop:
         self._metas.append(meta)
-        kernel = self._engine.compile(module, "kernel")["kernel"]
+        kernel = self._engine.generated(module, spec, self._target)
         return _Loop(kernel, meta.ctypes.data, items, even_grain(items, max(1, grain), self._threads))
 
     def __call__(

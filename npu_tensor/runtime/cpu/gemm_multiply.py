@@ -19,10 +19,9 @@ operand has, so they are for small products and for those of few rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Final, Literal, NamedTuple
 
-from npu_tensor._util.cache_sizes import MODULES
 from npu_tensor.ops.expression import Program
 from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.runtime.cpu.gemm_micro import (
@@ -651,7 +650,6 @@ class _MultiplyWriter:
             emitter.store(outputs[output], value, address, mask)
 
 
-@lru_cache(maxsize=MODULES)
 def multiply_module(spec: GemmSpec, target: CpuTarget) -> str:
     """Return the module of a kernel that computes tiles.
 

@@ -11,10 +11,9 @@ each block is copied in the same ways.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
-from npu_tensor._util.cache_sizes import MODULES
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.gemm_micro import Elements, Unit, first_of, unit_lanes
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
@@ -543,7 +542,6 @@ class _PackWriter:
             self._store(emitter.neg(total), emitter.byte_offset(destination, j * lanes * 4))
 
 
-@lru_cache(maxsize=MODULES)
 def pack_module(spec: PackSpec, target: CpuTarget) -> str:
     """Return the module of a kernel that packs panels.
 

@@ -268,7 +268,7 @@ def _jumps_within_rows(layout: Layout, rows: int) -> bool:
     """Return True if a row-major copy of an operand is not larger and has much longer runs."""
     if any(extent > 1 and not stride for extent, stride in zip(layout.shape, layout.strides, strict=True)):
         return False  # A copy would have every element many times.
-    space = collapse(layout.shape, [layout], rows)
+    space = collapse(layout.shape, (layout,), rows)
     return space.runs > 0 and (space.inner < LONG_RUN or space.inner_strides[0] not in NEAR)
 
 

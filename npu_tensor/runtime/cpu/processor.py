@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -11,13 +11,13 @@ from npu_tensor._util.cache_sizes import KERNELS
 from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor.config import config
 from npu_tensor.ops.expression import Program
-from npu_tensor.runtime.cpu.engine import Address, Engine
+from npu_tensor.runtime.cpu.engine import Address, Engine, Module
 from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Packing, Scattered, Windows
 from npu_tensor.runtime.cpu.gemm_micro import UNITS, Blocking, blockings, choose_unit
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.map_kernel import LoopSpec
 from npu_tensor.runtime.cpu.pool import Pool
-from npu_tensor.runtime.cpu.target import CpuTarget, host_target
+from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.rates import ProcessorRates, TileShape, processor_rates
 
@@ -109,11 +109,11 @@ class Processor:
         return self._loops(spec.program.constants, spec)
 
     def _compiled_loop(self, constants: tuple[str, ...], spec: LoopSpec) -> Address:
-        return self.engine.compile(loop_kernel(spec, self.target), "kernel")["kernel"]
+        return self.compiled(loop_kernel, spec)
 
-    def compiled(self, module: Callable[[Any, CpuTarget], str], spec: Any) -> Address:
+    def compiled(self, module: Module, spec: Any) -> Address:
         """Return the address of a kernel, from the cache or compiled from its module."""
-        return self.engine.compile(module(spec, self.target), "kernel")["kernel"]
+        return self.engine.generated(module, spec, self.target)
 
     @contextmanager
     def compiling(self, kernel: Any) -> Iterator[None]:

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from npu_tensor._util.cache_sizes import MODULES
 from npu_tensor._util.forks import cached_property
 from npu_tensor.dtypes import DType, as_dtype, float32
 from npu_tensor.ops.declare import Layout
@@ -380,7 +378,6 @@ class _Writer:
         return self.emitter.load_value(type_, address, align=4)
 
 
-@lru_cache(maxsize=MODULES)
 def round_module(block: int, target: CpuTarget) -> str:
     """Return the module of a kernel that rounds rows to bytes.
 
@@ -432,7 +429,6 @@ def round_module(block: int, target: CpuTarget) -> str:
     return e.kernel()
 
 
-@lru_cache(maxsize=MODULES)
 def product_module(spec: QuantizedSpec, target: CpuTarget) -> str:
     """Return the module of a kernel that computes result columns.
 
@@ -543,7 +539,6 @@ def _numbers(e: Emitter, group: CodeGroup, row: int, part: int) -> Value:
     return numbers if group.minima is None else e.add(numbers, e.shuffle(group.minima, [row] * _SUMS))
 
 
-@lru_cache(maxsize=MODULES)
 def dequantize_module(dtype: str, target: CpuTarget) -> str:
     """Return the module of a kernel that makes float32 of blocks.
 

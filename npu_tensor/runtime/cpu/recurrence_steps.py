@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from npu_tensor._util.cache_sizes import MODULES
 from npu_tensor._util.forks import cached_property
 from npu_tensor.dtypes import float32
 from npu_tensor.ops.declare import Layout
@@ -358,7 +356,6 @@ class _Place:
         self.writer.emitter.store("float32", value, self._gate_address(step, gate, True), self.mask)
 
 
-@lru_cache(maxsize=MODULES)
 def recurrence_module(spec: RecurrenceSpec, target: CpuTarget) -> str:
     """Return the module of a kernel whose items are tiles of the batch.
 
@@ -545,7 +542,7 @@ class RecurrenceKernel(CpuKernel):
         panels, nbytes = -(-units // target.lanes), panel_bytes(spec, depth, target)
         offsets = [gate * units * of_row * size for gate in range(matrices)]
         meta = np.array([depth, depth, units, panels, line * size, k * size, nbytes, *offsets], np.int64)
-        kernel = owner.engine.compile(pack_module(spec, target), "kernel")["kernel"]
+        kernel = owner.compiled(pack_module, spec)
         loop = _Loop(kernel, meta.ctypes.data, panels * matrices, max(1, PACKED_PIECE // nbytes))
         self._pack_meta = meta  # keeps the memory alive
         return Packing((spec, meta.tobytes()), loop, np.arange(matrices), panels, nbytes)

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from npu_tensor._util.cache_sizes import MODULES
+from npu_tensor._util.cache_sizes import PROGRAMS
 from npu_tensor._util.forks import cached_property
 from npu_tensor.dtypes import DType, as_dtype, int64, uint8
 from npu_tensor.ops.declare import Layout
@@ -147,7 +147,7 @@ def _check_module(_: None, target: CpuTarget) -> str:
     return e.kernel()
 
 
-@lru_cache(maxsize=MODULES)
+@lru_cache(maxsize=PROGRAMS)
 def _offsets_program(indices: tuple[tuple[str, int, int], ...], grid: int, base: int, wrap: bool) -> Program:
     """Return the program of the offset of a row, which is -1 if an index is out of range.
 

@@ -120,7 +120,8 @@ def _divided(task: Task, inputs: Sequence[Input]) -> tuple[tuple[int, ...], tupl
     """
     cut = len(task.shape) - task.rows
     layouts = [source.layout for source in inputs if source.layout is not None]
-    row = collapse(task.shape[cut:], [Layout(task.shape[cut:], layout.strides[cut:]) for layout in layouts], task.rows)
+    rows = tuple([Layout(task.shape[cut:], layout.strides[cut:]) for layout in layouts])
+    row = collapse(task.shape[cut:], rows, task.rows)
     extents = [*row.outer, row.inner]
     axis = extents.index(max(extents))
     parts = next((parts for parts in range(MOST_PARTS, LEAST_PARTS - 1, -1) if extents[axis] % parts == 0), None)

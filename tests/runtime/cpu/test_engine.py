@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
+import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.target import host_target
+from npu_tensor.runtime.cpu import engine as engine_module
+from npu_tensor.runtime.cpu.engine import Engine, source_version
+from npu_tensor.runtime.cpu.target import CpuTarget, host_target
 
 
 def new_engine(cache_dir: Path | None = None, key: str = "test") -> Engine:
@@ -80,6 +84,66 @@ def test_damaged_entry_is_compiled_again(tmp_path: Path, damage: str) -> None:
     assert call(engine.compile(add_constant(9), "f")["f"], 1) == 10
     assert engine.statistics.compiled == 1
     assert entry.read_bytes() == good
+
+
+class Generator:
+    """Generator of modules that counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.__qualname__ = "add_constant"
+
+    def __call__(self, spec: float, target: CpuTarget) -> str:
+        self.calls += 1
+        return add_constant(int(10 * spec) if spec else int(str(spec).startswith("-")), "kernel")
+
+
+def test_generated_modules_need_no_text_if_they_are_cached(tmp_path: Path) -> None:
+    target, generator = host_target(), Generator()
+    engine = new_engine(tmp_path)
+    addresses = [engine.generated(generator, spec, target) for spec in (0.5, 0.0, -0.0, 0.5)]
+    assert [call(address, 1) for address in addresses] == [6, 1, 2, 6]
+    assert generator.calls == 3
+    other = new_engine(tmp_path)
+    assert call(other.generated(generator, -0.0, target), 1) == 2
+    assert (generator.calls, other.statistics.disk_hits) == (3, 1)
+    new_engine(tmp_path, "another processor").generated(generator, 0.5, target)
+    assert generator.calls == 4
+
+
+def test_specifications_need_a_complete_text() -> None:
+    with pytest.raises(TypeError, match="no stable text"):
+        new_engine().generated(Generator(), object(), host_target())
+
+
+def test_version_follows_the_sources_of_generators(tmp_path: Path) -> None:
+    def version() -> str:
+        source_version.cache_clear()
+        return source_version(tmp_path, imported)
+
+    sources = [tmp_path / "runtime" / "cpu" / "kernel.py", tmp_path / "ops" / "op.py", tmp_path / "dtypes.py"]
+    imported, seen = time.time() + 3600, set()
+    for source in sources:
+        source.parent.mkdir(parents=True, exist_ok=True)
+        for text in ("x = 1", "x = 2"):
+            source.write_text(text)
+            seen.add(version())
+            os.utime(source)
+            assert version() in seen
+    assert len(seen) == 6
+    imported = time.time() - 3600
+    assert version() != version(), "the code that runs may be older than its source"
+
+
+def test_generators_depend_on_the_hashed_sources() -> None:
+    hashed = ("npu_tensor.runtime.cpu", "npu_tensor.ops", "npu_tensor.dtypes", "npu_tensor.spec")
+    without_text = {f"npu_tensor.{name}" for name in ("_util.cache_sizes", "_util.forks", "errors", "runtime.memory")}
+    for path in Path(engine_module.__file__).parent.glob("*.py"):
+        nodes = ast.walk(ast.parse(path.read_text()))
+        modules = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+        if any(module.endswith("ir_emitter") for module in modules):
+            ours = {name for name in modules if name.startswith("npu_tensor.") and not name.startswith(hashed)}
+            assert ours <= without_text | {"npu_tensor.task"}, path
 
 
 def test_threads_may_compile_at_once() -> None:
