@@ -120,7 +120,12 @@ def is_fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, ena
     heads, groups = (math.prod(each.shape[-3:-2]) for each in (query, key))
     if key.shape[:-1] != value.shape[:-1] or key.shape[-1] != query.shape[-1] or query.shape[:-3] != key.shape[:-3]:
         return False
-    if (heads != groups and not enable_gqa) or heads * query.shape[-2] < LEAST_ROWS * groups:
+    if (
+        not groups
+        or heads % groups
+        or (heads != groups and not enable_gqa)
+        or heads * query.shape[-2] < LEAST_ROWS * groups
+    ):
         return False
     dtypes = {each.dtype for each in (query, key, value)}
     if any(dtype.register != "float32" for dtype in dtypes) or (query.dtype is not float32 and len(dtypes) > 1):
