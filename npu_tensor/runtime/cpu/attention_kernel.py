@@ -1,9 +1,9 @@
-"""The op `attention`: blocks of keys pass by a panel of query rows, with running maximum and sum.
+"""The op `attention` and its gradient: blocks of keys pass by a panel of query rows.
 
 A panel is a few vectors of rows, one per lane, so that maxima, sums and corrections need no sums over lanes. Keys and
 values are read where they are, in any layout: an element of a key or value is broadcast and multiplied by the panel's
-queries or weights. Only the queries are transposed before, and the results after. Scores stay in a block that fits in
-the level-1 cache.
+queries or weights. Only the queries are transposed before, and the results after. Scores of `attention` stay in a block
+that fits in the level-1 cache, with running maximum and sum; those of its gradient are computed again.
 """
 
 from __future__ import annotations
@@ -638,7 +638,7 @@ def gradient_module(spec: AttentionSpec, target: CpuTarget) -> str:
     return _GradientWriter(spec, target).module()
 
 
-def attention_kernel(processor: Processor, task: Task) -> CpuKernel | Refusal:
+def attention_kernel(processor: Processor, task: Task) -> AttentionKernel | GradientKernel | Refusal:
     """Return the kernel for a task, or the reason why there is none."""
     is_backward = task.ops[0] == "attention_backward"
     _, key, value, *_ = map(_layout, task.inputs[2:] if is_backward else task.inputs)
