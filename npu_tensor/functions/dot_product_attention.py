@@ -54,24 +54,39 @@ def scaled_dot_product_attention(
         raise ArgumentError("give attn_mask or is_causal, not both")
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise ShapeError("needs (..., tokens, features)")
-    dtype, apart, together = require_float(query), query.shape[-3:-1], (0, 0)
+    if enable_gqa and (query.ndim < 3 or not key.shape[-3] or query.shape[-3] % key.shape[-3]):
+        raise ShapeError(f"{key.shape[-3:-2]} key heads do not divide {query.shape[-3:-2]} query heads")
+    require_float(query)
+    factor = 1 / math.sqrt(query.shape[-1] or 1) if scale is None else scale
+    if not dropout_p and is_fused(query, key, value, attn_mask, enable_gqa):
+        return _fused(query, key, value, attn_mask, factor, is_causal)
+    return attention_by_products(query, key, value, attn_mask, factor, is_causal, enable_gqa, dropout_p)
+
+
+def attention_by_products(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    is_causal: bool,
+    enable_gqa: bool,
+    dropout_p: float = 0.0,
+) -> Tensor:
+    """Record attention as two products, with the scores as a tensor."""
+    dtype, apart, together = query.dtype, query.shape[-3:-1], (0, 0)
     if enable_gqa:
-        if query.ndim < 3 or not key.shape[-3] or query.shape[-3] % key.shape[-3]:
-            raise ShapeError(f"{key.shape[-3:-2]} key heads do not divide {query.shape[-3:-2]} query heads")
-        together = key.shape[-3], math.prod(apart) // key.shape[-3]
+        together = key.shape[-3], math.prod(apart) // max(key.shape[-3], 1)
 
     def grouped(x: Tensor, rows: tuple[int, ...]) -> Tensor:
         """Make the tokens of a group of heads rows of one product with the head that serves them."""
         return x.reshape(*x.shape[:-3], *rows, x.shape[-1]) if enable_gqa else x
 
-    factor = 1 / math.sqrt(query.shape[-1] or 1) if scale is None else scale
-    if not dropout_p and _is_fused(query, key, value, attn_mask, enable_gqa):
-        return _fused(query, key, value, attn_mask, factor, is_causal)
     wider = "float64" if dtype is float64 else "float32"
     products = ops.contract(grouped(query, together), key.transpose(-1, -2), wider)
-    scores = _masked(grouped(products, apart) * factor, attn_mask, is_causal)
+    scores = _masked(grouped(products, apart) * scale, mask, is_causal)
     weights = scores.softmax(-1)
-    if attn_mask is not None:
+    if mask is not None:
         weights = ops.where_op(scores.amax(-1, True) == -math.inf, 0.0, weights)
     weights = dropped(weights.to(dtype), dropout_p, True, weights.shape)
     return grouped(ops.contract(grouped(weights, together), value, dtype.name), apart)
@@ -93,20 +108,24 @@ LEAST_ROWS: Final = 16
 rows, and products of fewer rows read a cache of keys at the speed of memory."""
 
 
-def _is_fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, enable_gqa: bool) -> bool:
+def is_fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, enable_gqa: bool) -> bool:
     """Return True if attention is recorded as one op.
 
-    Gradients and NPUs need the scores. Operands that do not fit get their errors from the products.
+    NPUs and gradients of masks need the scores. Operands that do not fit get their errors from the products.
     """
-    tensors = (query, key, value) if mask is None else (query, key, value, mask)
-    if grad_mode.enabled and any(each._node.history is not None for each in tensors):
+    if mask is not None and grad_mode.enabled and mask._node.history is not None:
         return False
     if query.ndim > 4 or not query.ndim == key.ndim == value.ndim or accelerators(current()):
         return False
     heads, groups = (math.prod(each.shape[-3:-2]) for each in (query, key))
     if key.shape[:-1] != value.shape[:-1] or key.shape[-1] != query.shape[-1] or query.shape[:-3] != key.shape[:-3]:
         return False
-    if (heads != groups and not enable_gqa) or heads * query.shape[-2] < LEAST_ROWS * groups:
+    if (
+        not groups
+        or heads % groups
+        or (heads != groups and not enable_gqa)
+        or heads * query.shape[-2] < LEAST_ROWS * groups
+    ):
         return False
     dtypes = {each.dtype for each in (query, key, value)}
     if any(dtype.register != "float32" for dtype in dtypes) or (query.dtype is not float32 and len(dtypes) > 1):

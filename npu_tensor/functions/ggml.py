@@ -12,6 +12,7 @@ from npu_tensor import ops
 from npu_tensor.dtypes import float32, int32
 from npu_tensor.errors import DTypeError, ShapeError
 from npu_tensor.functions.creation import arange
+from npu_tensor.functions.dot_product_attention import is_fused
 from npu_tensor.functions.products import mul_mat
 from npu_tensor.functions.register import composite
 from npu_tensor.functions.shape import chunk, cut, joined, repeat
@@ -120,15 +121,7 @@ def soft_max_ext(
     """
     scores = input.to(float32) * scale if scale != 1 else input.to(float32)
     if mask is not None:
-        if mask.ndim < 2 or input.ndim < 2 or mask.shape[-2] < input.shape[-2] or mask.shape[-1] != input.shape[-1]:
-            raise ShapeError(f"mask {list(mask.shape)} does not cover rows and columns of {list(input.shape)}")
-        mask = _tiled(cut(mask, mask.ndim - 2, 0, input.shape[-2]), input.shape[:-2]).to(float32)
-        if max_bias > 0:
-            if input.ndim < 3:
-                raise ShapeError("max_bias needs (..., heads, rows, columns)")
-            heads = input.shape[-3]
-            mask = mask * from_array(_alibi_slopes(heads, max_bias).reshape(heads, 1, 1))
-        scores = scores + mask
+        scores = scores + _bias(mask, input.shape, max_bias)
     if sinks is None:
         return scores.softmax(-1).to(input.dtype)
     if input.ndim < 3 or sinks.shape != (input.shape[-3],):
@@ -136,6 +129,18 @@ def soft_max_ext(
     column = sinks.to(float32).reshape(sinks.shape[0], 1, 1).expand(*scores.shape[:-1], 1)
     weights = joined([scores, column], scores.ndim - 1).softmax(-1)
     return cut(weights, scores.ndim - 1, 0, input.shape[-1]).to(input.dtype)
+
+
+def _bias(mask: Tensor, shape: tuple[int, ...], max_bias: float) -> Tensor:
+    """Return what a mask adds to scores of a shape."""
+    if mask.ndim < 2 or len(shape) < 2 or mask.shape[-2] < shape[-2] or mask.shape[-1] != shape[-1]:
+        raise ShapeError(f"mask {list(mask.shape)} does not cover rows and columns of {list(shape)}")
+    bias = _tiled(cut(mask, mask.ndim - 2, 0, shape[-2]), shape[:-2]).to(float32)
+    if max_bias > 0:
+        if len(shape) < 3:
+            raise ShapeError("max_bias needs (..., heads, rows, columns)")
+        bias = bias * from_array(_alibi_slopes(shape[-3], max_bias).reshape(shape[-3], 1, 1))
+    return bias
 
 
 def _diagonal_mask(name: str, value: float, text: str) -> None:
@@ -423,6 +428,10 @@ def flash_attn_ext(
 
     >>> nt.flash_attn_ext(nt.ones(1, 2, 3, 4), nt.ones(1, 1, 5, 4), nt.ones(1, 1, 5, 2)).shape
     """
+    if not logit_softcap and sinks is None and {query.dtype, key.dtype, value.dtype} == {float32} and query.ndim == 4:
+        bias = None if mask is None else _bias(mask, (*query.shape[:3], key.shape[-2]), max_bias)
+        if is_fused(query, key, value, bias, True):
+            return ops.attention(query, key, value, *([] if bias is None else [bias]), scale=scale)
     scores = mul_mat(key, query) * scale
     if logit_softcap:
         scores = (scores / logit_softcap).tanh() * logit_softcap

@@ -14,7 +14,7 @@ from npu_tensor.ops.registry import op
 from npu_tensor.ops.rules import of_tensors
 from npu_tensor.spec import Spec
 
-__all__ = ["attention"]
+__all__ = ["attention", "attention_backward"]
 
 
 @of_tensors("float32, float16 and bfloat16")
@@ -49,9 +49,17 @@ def attention(*tensors: Any, scale: float = 1.0, is_causal: bool = False) -> Any
     not attend to any key gives 0.
     """
     query, key, value, *masks = tensors
-    group = query.shape[1] // max(key.shape[1], 1)
-    key, value = (np.repeat(each, group, 1) for each in (key, value))
-    scores = np.matmul(query * np.float32(scale), key.swapaxes(-1, -2))
+    mixed = np.matmul(_weights(query, key, masks, scale, is_causal), _repeated(value, query))
+    return np.ascontiguousarray(mixed.swapaxes(1, 2))
+
+
+def _repeated(heads: Any, query: Any) -> Any:
+    """Repeat each head of keys or values for the query heads that it serves."""
+    return np.repeat(heads, query.shape[1] // max(heads.shape[1], 1), 1)
+
+
+def _weights(query: Any, key: Any, masks: Any, scale: float, is_causal: bool) -> Any:
+    scores = np.matmul(query * np.float32(scale), _repeated(key, query).swapaxes(-1, -2))
     if is_causal:
         scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -math.inf)
     for mask in masks:
@@ -59,5 +67,37 @@ def attention(*tensors: Any, scale: float = 1.0, is_causal: bool = False) -> Any
     largest = scores.max(-1, keepdims=True, initial=-math.inf)
     weights = np.exp(scores - np.where(largest == -math.inf, 0, largest))
     total = weights.sum(-1, keepdims=True)
-    mixed = np.matmul(weights / np.where(total == 0, 1, total), value)
-    return np.ascontiguousarray(mixed.swapaxes(1, 2))
+    return weights / np.where(total == 0, 1, total)
+
+
+@of_tensors("float32, float16 and bfloat16")
+def _backward_rule(gradient: Spec, delta: Spec, *operands: Spec, **attributes: Any) -> Resolution:
+    forward = _rule(operands, attributes)
+    query, key, value = (operand.size for operand in operands[:3])
+    if gradient.shape != forward.spec.shape or delta.shape != gradient.shape[:3]:
+        raise ShapeError(f"needs the gradient of {list(forward.spec.shape)} and its sums over features")
+    spec = Spec.of((query + key + value,), float32)
+    return Resolution(spec, ("float32", "float32", *forward.registers), attributes)
+
+
+@op(kind="data", rule=_backward_rule, public=False)
+def attention_backward(*tensors: Any, scale: float = 1.0, is_causal: bool = False) -> Any:
+    """Compute the gradients of query, key and value, one after the other, each as (batch, tokens, heads, features).
+
+    Operands are the gradient of the result of `attention`, the sum of its product with the result over the features,
+    and the operands of `attention`.
+    """
+    gradient, delta, query, key, value, *masks = tensors
+    weights = _weights(query, key, masks, scale, is_causal)
+    gradient = gradient.swapaxes(1, 2)
+    of_weights = np.matmul(gradient, _repeated(value, query).swapaxes(-1, -2))
+    of_scores = weights * (of_weights - delta.swapaxes(1, 2)[..., None]) * np.float32(scale)
+    of_query = np.matmul(of_scores, _repeated(key, query))
+
+    def grouped(repeated: Any, like: Any) -> Any:
+        batch, groups, keys, features = like.shape
+        return repeated.reshape(batch, groups, query.shape[1] // max(groups, 1), keys, features).sum(2)
+
+    of_key = grouped(np.matmul(of_scores.swapaxes(-1, -2), query), key)
+    of_value = grouped(np.matmul(weights.swapaxes(-1, -2), gradient), value)
+    return np.concatenate([each.swapaxes(1, 2).reshape(-1) for each in (of_query, of_key, of_value)])

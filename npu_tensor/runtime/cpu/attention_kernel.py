@@ -1,16 +1,16 @@
-"""The op `attention`: blocks of keys pass by a panel of query rows, with running maximum and sum.
+"""The op `attention` and its gradient: blocks of keys pass by a panel of query rows.
 
 A panel is a few vectors of rows, one per lane, so that maxima, sums and corrections need no sums over lanes. Keys and
 values are read where they are, in any layout: an element of a key or value is broadcast and multiplied by the panel's
-queries or weights. Only the queries are transposed before, and the results after. Scores stay in a block that fits in
-the level-1 cache.
+queries or weights. Only the queries are transposed before, and the results after. Scores of `attention` stay in a block
+that fits in the level-1 cache, with running maximum and sum; those of its gradient are computed again.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,17 @@ from npu_tensor.runtime.cpu.vector_math import FUNCTIONS
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Cost, Input, Refusal, Task
 
-__all__ = ["KEYS", "NUMBERS", "VECTORS", "AttentionKernel", "AttentionSpec", "attention_kernel", "attention_module"]
+__all__ = [
+    "KEYS",
+    "NUMBERS",
+    "VECTORS",
+    "AttentionKernel",
+    "AttentionSpec",
+    "GradientKernel",
+    "attention_kernel",
+    "attention_module",
+    "gradient_module",
+]
 
 KEYS: Final = 96
 """Keys of a block."""
@@ -39,6 +49,13 @@ VECTORS: Final = 2
 
 MOST_FEATURES: Final = 4096
 """Upper bound on the features of a key and a value together: their panels are on the stack."""
+
+LEAST_READS: Final = 16
+"""Panels from which keys and values whose rows are apart are copied first. A Zen 3 then gains 6 to 14 % with 32 panels
+and loses 18 % with 8, as rows of several heads are in few sets of the level-1 cache."""
+
+LINE: Final = 16
+"""Elements of a cache line. Rows of copies are an odd number of lines apart, so that they are in different sets."""
 
 NUMBERS: Final = (
     *("rows", "queries", "keys", "features", "value_features", "panels", "groups", "group"),
@@ -68,8 +85,6 @@ class _Panel(NamedTuple):
 
     Attributes:
         queries: Scaled queries.
-        scores: Scores or weights of a block of keys.
-        results: Sums of weighted values.
         sources: Addresses of the queries.
         targets: Addresses of the results.
         tokens: Positions of the queries.
@@ -77,21 +92,19 @@ class _Panel(NamedTuple):
     """
 
     queries: Value
-    scores: Value
-    results: Value
     sources: Value
     targets: Value
     tokens: Value
     masks: Value
 
 
-class _Writer:
-    """Writes the kernel of a structure.
+class _PanelWriter:
+    """Writes the parts that the kernels of attention and of its gradient share.
 
-    pointers: result, query, key, value, scale, mask. meta: `NUMBERS`. An item is a panel of rows that share keys.
+    pointers: result, query, key, value, scale, and the mask at `mask_slot`. meta: `NUMBERS`.
     """
 
-    def __init__(self, spec: AttentionSpec, target: CpuTarget) -> None:
+    def __init__(self, spec: AttentionSpec, target: CpuTarget, mask_slot: int) -> None:
         self.spec = spec
         self.e = e = Emitter(target)
         self.rows = VECTORS * e.lanes
@@ -99,60 +112,31 @@ class _Writer:
         self.tile = 8 if target.vector_registers == 32 else 6 if target.has_fma else 4
         self.result, self.query, self.key, self.value = (e.load_value("ptr", POINTERS, slot) for slot in range(4))
         self.scale = e.load_number(POINTERS, 4, "float32")
-        self.mask = e.load_value("ptr", POINTERS, 5) if spec.mask else None
+        self.mask = e.load_value("ptr", POINTERS, mask_slot) if spec.mask else None
         self.meta = {name: e.load_value("i64", META, number) for number, name in enumerate(NUMBERS)}
 
-        def scratch(element: str, count: Value | int) -> Value:
-            return e.assign("ptr", f"alloca {element}, i64 {e.operand(count, 'i64').name}, align 64")
-
-        def panel(features: Value) -> Value:
-            return scratch("float", e.mul(e.add(features, e.lanes), self.rows))
-
         self.panel = _Panel(
-            panel(self.meta["features"]),
-            scratch("float", KEYS * self.rows),
-            panel(self.meta["value_features"]),
-            *(scratch(element, self.rows) for element in ("ptr", "ptr", "i32", "ptr")),
+            self.transposed_panel(self.meta["features"]),
+            *(self.scratch(element, self.rows) for element in ("ptr", "ptr", "i32", "ptr")),
         )
 
-    def module(self) -> str:
-        """Return the module."""
-        self.e.loop(BEGIN, END, 1, (), lambda item, _: self.write_item(item))
-        return self.e.kernel()
+    def scratch(self, element: str, count: Value | int) -> Value:
+        """Reserve memory on the stack."""
+        e = self.e
+        return e.assign("ptr", f"alloca {element}, i64 {e.operand(count, 'i64').name}, align 64")
 
-    def write_item(self, item: Value) -> None:
-        e, meta, panel = self.e, self.meta, self.panel
-        number, outer = e.op("urem", item, meta["panels"]), e.op("udiv", item, meta["panels"])
-        group, batch = e.op("urem", outer, meta["groups"]), e.op("udiv", outer, meta["groups"])
-        last = self.place_rows(batch, group, e.mul(number, self.rows))
-        self.by_vectors(meta["features"], self.pack_queries)
-        zero = e.constant(0.0, e.vector("float"))
-        e.loop(0, meta["value_features"], 1, (), lambda row, _: self.store_row(panel.results, row, [zero] * VECTORS))
-        key, value = (
-            e.byte_offset(base, e.add(e.mul(batch, meta[f"{name}_batch"]), e.mul(group, meta[f"{name}_head"])))
-            for name, base in (("key", self.key), ("value", self.value))
-        )
-        end = e.smaller(e.add(last, 1), meta["keys"]) if self.spec.is_causal else meta["keys"]
-        start = [e.constant(-math.inf, zero.type)] * VECTORS + [zero] * VECTORS
+    def transposed_panel(self, features: Value) -> Value:
+        """Reserve a panel with a row for each feature."""
+        return self.scratch("float", self.e.mul(self.e.add(features, self.e.lanes), self.rows))
 
-        def add_block(first: Value, count: Value, carried: list[Value]) -> list[Value]:
-            self.multiply_keys(e.byte_offset(key, e.mul(first, meta["key_token"])), count)
-            largest, sums = carried[:VECTORS], carried[VECTORS:]
-            if self.spec.mask and not self.spec.shared:
-                self.by_vectors(count, lambda number, lanes: self.mask_rows(first, number, lanes))
-            after, corrections, sums = self.weigh(batch, first, count, largest, sums)
-            self.add_values(e.byte_offset(value, e.mul(first, meta["value_token"])), count, corrections)
-            return [*after, *sums]
+    def place_of(self, name: str, batch: Value, group: Value) -> Value:
+        """Return the address of the keys or values of a head."""
+        e, meta, base = self.e, self.meta, self.key if name == "key" else self.value
+        return e.byte_offset(base, e.add(e.mul(batch, meta[f"{name}_batch"]), e.mul(group, meta[f"{name}_head"])))
 
-        def write_block(first: Value, carried: list[Value]) -> list[Value]:
-            count = e.smaller(e.sub(end, first), KEYS)
-            if self.spec.mask != "bool" or self.spec.shared:
-                return add_block(first, count, carried)
-            return e.branch(self.is_seen(first, count), lambda: add_block(first, count, carried), lambda: carried)
-
-        sums = e.loop(0, end, KEYS, start, write_block)[VECTORS:]
-        inverse = [e.select(e.compare("oeq", each, 0.0), zero, e.div(1.0, each)) for each in sums]
-        self.by_vectors(meta["value_features"], lambda first, lanes: self.unpack_results(first, lanes, inverse))
+    def place_row(self, lane: Value, place: Value) -> None:
+        """Store what is known of a row, from its place in (batch, queries, heads)."""
+        raise NotImplementedError
 
     def place_rows(self, batch: Value, group: Value, first: Value) -> Value:
         """Store what is known of each row, and return the last position. Rows past the end repeat the last one."""
@@ -168,9 +152,8 @@ class _Writer:
             for axis, index in axes:
                 source = e.byte_offset(source, e.mul(index, meta[f"query_{axis}"]))
             place = e.add(e.mul(e.add(e.mul(batch, meta["queries"]), token), heads), head)
-            target = e.address(self.result, e.mul(place, meta["value_features"]), "float32")
             e.store_value(source, e.address(panel.sources, lane, "int64"))
-            e.store_value(target, e.address(panel.targets, lane, "int64"))
+            self.place_row(lane, place)
             if self.spec.is_causal:
                 e.store_value(e.convert("trunc", token, "i32"), e.address(panel.tokens, lane, "int32"))
             if self.mask is not None and not self.spec.shared:
@@ -188,21 +171,18 @@ class _Writer:
         e.loop(0, whole, e.lanes, (), lambda first, _: write(first, None))
         e.loop(whole, features, e.lanes, (), lambda first, _: write(first, e.first_lanes(e.sub(features, first))))
 
-    def pack_queries(self, first: Value, lanes: Value | None) -> None:
+    def load_rows(self, sources: Value, part: int, first: Value, lanes: Value | None) -> list[Value]:
+        """Load a vector of features from each row of a part of the panel."""
         e = self.e
-        for part in range(VECTORS):
-            sources = [e.load_value("ptr", self.panel.sources, part * e.lanes + lane) for lane in range(e.lanes)]
-            rows = [e.load("float32", e.address(source, first, "float32"), lanes) for source in sources]
-            for number, column in enumerate(e.transpose(rows)):
-                e.store(
-                    "float32", e.mul(column, self.scale), self.place(self.panel.queries, e.add(first, number), part)
-                )
+        rows = [e.load_value("ptr", sources, part * e.lanes + lane) for lane in range(e.lanes)]
+        return [e.load("float32", e.address(row, first, "float32"), lanes) for row in rows]
 
-    def unpack_results(self, first: Value, lanes: Value | None, inverse: Sequence[Value]) -> None:
-        e, results = self.e, self.panel.results
-        for part in range(VECTORS):
-            columns = [e.load("float32", self.place(results, e.add(first, row), part)) for row in range(e.lanes)]
-            for lane, row in enumerate(e.transpose([e.mul(column, inverse[part]) for column in columns])):
+    def unpack(self, panel: Value, first: Value, lanes: Value | None, factors: Sequence[Value]) -> None:
+        """Write a vector of features of each row to the results, times a factor for each row."""
+        e = self.e
+        for part, factor in enumerate(factors):
+            columns = [e.load("float32", self.place(panel, e.add(first, row), part)) for row in range(e.lanes)]
+            for lane, row in enumerate(e.transpose([e.mul(column, factor) for column in columns])):
                 target = e.load_value("ptr", self.panel.targets, part * e.lanes + lane)
                 e.store("float32", row, e.address(target, first, "float32"), lanes)
 
@@ -220,13 +200,17 @@ class _Writer:
     def multiply(
         self,
         start: Value,
-        step: Value,
+        step: Value | int,
         offsets: Sequence[Value],
         panel: Value,
-        steps: Value,
+        steps: Value | int,
         totals: Sequence[Value],
+        pitch: Value | int | None = None,
     ) -> list[Value]:
-        """Add to `totals` the products of elements at `start` plus each offset with rows of a panel, step by step."""
+        """Add to `totals` the products of elements at `start` plus each offset with rows of a panel, step by step.
+
+        Rows are `pitch` bytes apart, by default those of the panel's rows of queries.
+        """
         e = self.e
 
         def elements(address: Value) -> Iterator[Value]:
@@ -236,7 +220,8 @@ class _Writer:
         def vectors(address: Value) -> list[Value]:
             return [e.load("float32", e.byte_offset(address, 4 * e.lanes * part)) for part in range(VECTORS)]
 
-        a, b = Operand(len(offsets), start, step, elements), Operand(VECTORS, panel, 4 * self.rows, vectors)
+        a = Operand(len(offsets), start, step, elements)
+        b = Operand(VECTORS, panel, 4 * self.rows if pitch is None else pitch, vectors)
         return emit_products(e, UNITS["float32"], a, b, steps, totals)
 
     def lines(self, first: Value, count: Value) -> list[Value]:
@@ -244,24 +229,27 @@ class _Writer:
         e = self.e
         return [e.smaller(e.add(first, number), e.sub(count, 1)) for number in range(self.tile)]
 
-    def multiply_keys(self, keys: Value, count: Value) -> None:
-        e, meta, panel = self.e, self.meta, self.panel
+    def multiply_keys(self, name: str, keys: Value, count: Value, panel: Value, features: Value, scores: Value) -> None:
+        """Write the products of keys or values with the rows of a panel."""
+        e, meta = self.e, self.meta
         zeros = [e.constant(0.0, e.vector("float"))] * (self.tile * VECTORS)
 
         def write_tile(first: Value, _: list[Value]) -> None:
             lines = self.lines(first, count)
-            offsets = [e.mul(line, meta["key_token"]) for line in lines]
-            totals = self.multiply(keys, meta["key_feature"], offsets, panel.queries, meta["features"], zeros)
+            offsets = [e.mul(line, meta[f"{name}_token"]) for line in lines]
+            totals = self.multiply(keys, meta[f"{name}_feature"], offsets, panel, features, zeros)
             for number, line in enumerate(lines):
-                self.store_row(panel.scores, line, totals[number * VECTORS : (number + 1) * VECTORS])
+                self.store_row(scores, line, totals[number * VECTORS : (number + 1) * VECTORS])
 
         e.loop(0, count, self.tile, (), write_tile)
 
-    def weigh(
-        self, batch: Value, first: Value, count: Value, largest: Sequence[Value], sums: Sequence[Value]
-    ) -> tuple[list[Value], list[Value], list[Value]]:
-        """Make weights of scores. Return the new maxima, the factors of earlier results, and the new sums."""
-        e, scores, exp = self.e, self.panel.scores, FUNCTIONS["exp"]
+    def mask_block(
+        self, batch: Value, first: Value, count: Value, scores: Value, largest: Sequence[Value]
+    ) -> list[Value]:
+        """Mask the scores of a block of keys, and return the maxima of these and of `largest`."""
+        e = self.e
+        if self.spec.mask and not self.spec.shared:
+            self.by_vectors(count, lambda number, lanes: self.mask_rows(first, number, lanes, scores))
 
         def compare(number: Value, before: list[Value]) -> list[Value]:
             row = self.load_row(scores, number)
@@ -270,10 +258,15 @@ class _Writer:
                 self.store_row(scores, number, row)
             return [e.select(e.compare("ogt", new, old), new, old) for new, old in zip(row, before, strict=True)]
 
-        after = e.loop(0, count, 1, largest, compare)
-        # Rows without any key so far have weights of 0, not NaN.
-        bases = [e.select(e.compare("oeq", each, -math.inf), 0.0, each) for each in after]
-        corrections = [exp(e, e.sub(old, base)) for old, base in zip(largest, bases, strict=True)]
+        return e.loop(0, count, 1, largest, compare)
+
+    def bases(self, largest: Sequence[Value]) -> list[Value]:
+        """Return what is subtracted from scores. Rows without any key so far have weights of 0, not NaN."""
+        return [self.e.select(self.e.compare("oeq", each, -math.inf), 0.0, each) for each in largest]
+
+    def weigh(self, count: Value, scores: Value, bases: Sequence[Value], sums: Sequence[Value]) -> list[Value]:
+        """Make weights of scores, and return their sums, added to `sums`."""
+        e, exp = self.e, FUNCTIONS["exp"]
 
         def weigh_row(number: Value, totals: list[Value]) -> list[Value]:
             row = self.load_row(scores, number)
@@ -281,8 +274,12 @@ class _Writer:
             self.store_row(scores, number, weights)
             return [e.add(total, weight) for total, weight in zip(totals, weights, strict=True)]
 
-        start = [e.mul(total, correction) for total, correction in zip(sums, corrections, strict=True)]
-        return after, corrections, e.loop(0, count, 1, start, weigh_row)
+        return e.loop(0, count, 1, sums, weigh_row)
+
+    def inverse(self, sums: Sequence[Value]) -> list[Value]:
+        """Return 1 / sums, but 0 for rows without keys."""
+        e = self.e
+        return [e.select(e.compare("oeq", each, 0.0), 0.0, e.div(1.0, each)) for each in sums]
 
     def masked(self, row: Sequence[Value], batch: Value, key: Value) -> list[Value]:
         """Return the scores of a key with a mask applied that is shared or causal."""
@@ -301,6 +298,113 @@ class _Writer:
             ]
         return result
 
+    def mask_rows(self, first: Value, number: Value, lanes: Value | None, scores: Value) -> None:
+        """Apply a mask, which is transposed, to the scores of as many keys as a vector has lanes."""
+        e, dtype, key = self.e, self.spec.mask, self.e.add(first, number)
+        for part in range(VECTORS):
+            rows = []
+            for lane in range(e.lanes):
+                row = e.load_value("ptr", self.panel.masks, part * e.lanes + lane)
+                own = e.load(dtype, e.address(row, key, dtype), lanes)
+                rows.append(e.convert("sext", own, "i32") if dtype == "bool" else own)
+            for offset, own in enumerate(e.transpose(rows)):
+                place = self.place(scores, e.add(number, offset), part)
+                score = e.load("float32", place)
+                allowed = e.compare("slt", own, 0) if dtype == "bool" else None
+                masked = e.add(score, own) if allowed is None else e.select(allowed, score, -math.inf)
+                e.store("float32", masked, place)
+
+    def add_values(
+        self,
+        name: str,
+        values: Value,
+        count: Value,
+        weights: Value,
+        results: Value,
+        features: Value,
+        corrections: Sequence[Value] = (),
+    ) -> None:
+        """Add weighted keys or values to the results, which are multiplied by the corrections before."""
+        e, meta = self.e, self.meta
+
+        def write_tile(first: Value, _: list[Value]) -> None:
+            lines = self.lines(first, features)
+            offsets = [e.mul(line, meta[f"{name}_feature"]) for line in lines]
+            before = []
+            for line in lines:
+                row = self.load_row(results, line)
+                before += [e.mul(*each) for each in zip(row, corrections, strict=True)] if corrections else row
+            totals = self.multiply(values, meta[f"{name}_token"], offsets, weights, count, before)
+            for number, line in enumerate(lines):
+                self.store_row(results, line, totals[number * VECTORS : (number + 1) * VECTORS])
+
+        e.loop(0, features, self.tile, (), write_tile)
+
+    def clear(self, panel: Value, features: Value) -> None:
+        zeros = [self.e.constant(0.0, self.e.vector("float"))] * VECTORS
+        self.e.loop(0, features, 1, (), lambda row, _: self.store_row(panel, row, zeros))
+
+
+class _Writer(_PanelWriter):
+    """Writes the kernel of `attention`. An item is a panel of rows that share keys."""
+
+    def __init__(self, spec: AttentionSpec, target: CpuTarget) -> None:
+        super().__init__(spec, target, mask_slot=5)
+        self.scores = self.scratch("float", KEYS * self.rows)
+        self.results = self.transposed_panel(self.meta["value_features"])
+
+    def module(self) -> str:
+        """Return the module."""
+        self.e.loop(BEGIN, END, 1, (), lambda item, _: self.write_item(item))
+        return self.e.kernel()
+
+    def write_item(self, item: Value) -> None:
+        e, meta, panel, scores = self.e, self.meta, self.panel, self.scores
+        number, outer = e.op("urem", item, meta["panels"]), e.op("udiv", item, meta["panels"])
+        group, batch = e.op("urem", outer, meta["groups"]), e.op("udiv", outer, meta["groups"])
+        last = self.place_rows(batch, group, e.mul(number, self.rows))
+        self.by_vectors(meta["features"], self.pack_queries)
+        self.clear(self.results, meta["value_features"])
+        key, value = self.place_of("key", batch, group), self.place_of("value", batch, group)
+        end = e.smaller(e.add(last, 1), meta["keys"]) if self.spec.is_causal else meta["keys"]
+        zero = e.constant(0.0, e.vector("float"))
+        start = [e.constant(-math.inf, zero.type)] * VECTORS + [zero] * VECTORS
+
+        def add_block(first: Value, count: Value, carried: list[Value]) -> list[Value]:
+            keys = e.byte_offset(key, e.mul(first, meta["key_token"]))
+            self.multiply_keys("key", keys, count, panel.queries, meta["features"], scores)
+            largest, sums = carried[:VECTORS], carried[VECTORS:]
+            after = self.mask_block(batch, first, count, scores, largest)
+            bases, exp = self.bases(after), FUNCTIONS["exp"]
+            corrections = [exp(e, e.sub(old, base)) for old, base in zip(largest, bases, strict=True)]
+            kept = [e.mul(total, correction) for total, correction in zip(sums, corrections, strict=True)]
+            sums = self.weigh(count, scores, bases, kept)
+            values = e.byte_offset(value, e.mul(first, meta["value_token"]))
+            self.add_values("value", values, count, scores, self.results, meta["value_features"], corrections)
+            return [*after, *sums]
+
+        def write_block(first: Value, carried: list[Value]) -> list[Value]:
+            count = e.smaller(e.sub(end, first), KEYS)
+            if self.spec.mask != "bool" or self.spec.shared:
+                return add_block(first, count, carried)
+            return e.branch(self.is_seen(first, count), lambda: add_block(first, count, carried), lambda: carried)
+
+        inverse = self.inverse(e.loop(0, end, KEYS, start, write_block)[VECTORS:])
+        self.by_vectors(meta["value_features"], lambda first, lanes: self.unpack(self.results, first, lanes, inverse))
+
+    def place_row(self, lane: Value, place: Value) -> None:
+        e = self.e
+        target = e.address(self.result, e.mul(place, self.meta["value_features"]), "float32")
+        e.store_value(target, e.address(self.panel.targets, lane, "int64"))
+
+    def pack_queries(self, first: Value, lanes: Value | None) -> None:
+        e = self.e
+        for part in range(VECTORS):
+            rows = self.load_rows(self.panel.sources, part, first, lanes)
+            for number, column in enumerate(e.transpose(rows)):
+                place = self.place(self.panel.queries, e.add(first, number), part)
+                e.store("float32", e.mul(column, self.scale), place)
+
     def is_seen(self, first: Value, count: Value) -> Value:
         """Return a scalar i1: some row of the panel attends to some key of a block."""
         e = self.e
@@ -318,51 +422,289 @@ class _Writer:
         found = e.loop(whole, count, e.lanes, found, lambda n, found: look(n, found, rest))
         return e.any(e.compare("ne", found[0], 0))
 
-    def mask_rows(self, first: Value, number: Value, lanes: Value | None) -> None:
-        """Apply a mask, which is transposed, to the scores of as many keys as a vector has lanes."""
-        e, dtype, key = self.e, self.spec.mask, self.e.add(first, number)
-        for part in range(VECTORS):
-            rows = []
-            for lane in range(e.lanes):
-                row = e.load_value("ptr", self.panel.masks, part * e.lanes + lane)
-                own = e.load(dtype, e.address(row, key, dtype), lanes)
-                rows.append(e.convert("sext", own, "i32") if dtype == "bool" else own)
-            for offset, own in enumerate(e.transpose(rows)):
-                place = self.place(self.panel.scores, e.add(number, offset), part)
-                score = e.load("float32", place)
-                allowed = e.compare("slt", own, 0) if dtype == "bool" else None
-                masked = e.add(score, own) if allowed is None else e.select(allowed, score, -math.inf)
-                e.store("float32", masked, place)
 
-    def add_values(self, values: Value, count: Value, corrections: Sequence[Value]) -> None:
+class _GradientWriter(_PanelWriter):
+    """Writes the kernel of `attention_backward`.
+
+    pointers: gradient of the query, query, key, value, scale, gradient of the result, deltas, gradients
+    of key and value, weights, mask. An item is a head of keys: the scores of a panel of rows with all keys are computed
+    once and stored, then blocks of keys add to all three gradients.
+    """
+
+    def __init__(self, spec: AttentionSpec, target: CpuTarget) -> None:
+        super().__init__(spec, target, mask_slot=10)
+        e, meta = self.e, self.meta
+        names = ("gradient", "deltas", "key_changes", "value_changes", "weights")
+        self.gradient, self.deltas, *self.changes, self.weights = (
+            e.load_value("ptr", POINTERS, slot) for slot, _ in enumerate(names, 5)
+        )
+        self.of_scores = self.scratch("float", KEYS * self.rows)
+        self.of_queries = self.transposed_panel(meta["features"])
+        self.of_results = self.transposed_panel(meta["value_features"])
+        self.gradients = self.scratch("ptr", self.rows)
+        self.shifts = self.scratch("float", self.rows)
+        # Rows of a tile have whole vectors.
+        width = VECTORS * e.lanes
+        self.pitches = [
+            e.mul(e.op("udiv", e.add(meta[name], width - 1), width), width) for name in ("features", "value_features")
+        ]
+        self.query_rows, self.gradient_rows = (
+            self.scratch("float", e.mul(e.add(pitch, e.lanes), self.rows)) for pitch in self.pitches
+        )
+
+    def module(self) -> str:
+        """Return the module."""
+        self.e.loop(BEGIN, END, 1, (), lambda item, _: self.write_item(item))
+        return self.e.kernel()
+
+    def write_item(self, item: Value) -> None:
+        e, meta = self.e, self.meta
+        group, batch = e.op("urem", item, meta["groups"]), e.op("udiv", item, meta["groups"])
+        # Masks are applied to whole vectors of keys.
+        keys = e.add(meta["keys"], e.lanes)
+        weights = e.address(self.weights, e.mul(e.mul(item, keys), self.rows), "float32")
+        key, value = self.place_of("key", batch, group), self.place_of("value", batch, group)
+        place = e.add(e.mul(e.mul(batch, meta["keys"]), meta["groups"]), group)
+        changes = [
+            e.address(base, e.mul(place, meta[name]), "float32")
+            for base, name in zip(self.changes, ("features", "value_features"), strict=True)
+        ]
+        zero = e.constant(0.0, e.vector("float"))
+        for base, name in zip(changes, ("features", "value_features"), strict=True):
+
+            def clear(key: Value, _: list[Value], base: Value = base, name: str = name) -> None:
+                row = self.changed_row(base, key, name)
+                self.by_vectors(
+                    meta[name],
+                    lambda first, lanes: e.store("float32", zero, e.address(row, first, "float32"), lanes),
+                )
+
+            e.loop(0, meta["keys"], 1, (), clear)
+        e.loop(
+            0,
+            meta["panels"],
+            1,
+            (),
+            lambda number, _: self.write_panel(batch, group, number, key, value, weights, changes),
+        )
+
+    def write_panel(
+        self,
+        batch: Value,
+        group: Value,
+        number: Value,
+        key: Value,
+        value: Value,
+        weights: Value,
+        changes: Sequence[Value],
+    ) -> None:
         e, meta, panel = self.e, self.meta, self.panel
+        features, value_features = meta["features"], meta["value_features"]
+        first_row = e.mul(number, self.rows)
+        last = self.place_rows(batch, group, first_row)
+        rows = e.sub(meta["rows"], first_row)
+        self.by_vectors(
+            features,
+            lambda first, lanes: self.pack(
+                panel.sources, first, lanes, rows, panel.queries, self.query_rows, self.pitches[0], self.scale
+            ),
+        )
+        self.by_vectors(
+            value_features,
+            lambda first, lanes: self.pack(
+                self.gradients, first, lanes, rows, self.of_results, self.gradient_rows, self.pitches[1]
+            ),
+        )
+        self.clear(self.of_queries, features)
+        end = e.smaller(e.add(last, 1), meta["keys"]) if self.spec.is_causal else meta["keys"]
+        zero = e.constant(0.0, e.vector("float"))
 
-        def write_tile(first: Value, _: list[Value]) -> None:
-            lines = self.lines(first, meta["value_features"])
-            offsets = [e.mul(line, meta["value_feature"]) for line in lines]
-            before = [
-                e.mul(total, correction)
-                for line in lines
-                for total, correction in zip(self.load_row(panel.results, line), corrections, strict=True)
-            ]
-            totals = self.multiply(values, meta["value_token"], offsets, panel.scores, count, before)
-            for number, line in enumerate(lines):
-                self.store_row(panel.results, line, totals[number * VECTORS : (number + 1) * VECTORS])
+        def at(base: Value, first: Value) -> Value:
+            return e.address(base, e.mul(first, self.rows), "float32")
 
-        e.loop(0, meta["value_features"], self.tile, (), write_tile)
+        def score(first: Value, largest: list[Value]) -> list[Value]:
+            count = e.smaller(e.sub(end, first), KEYS)
+            keys = e.byte_offset(key, e.mul(first, meta["key_token"]))
+            self.multiply_keys("key", keys, count, panel.queries, features, at(weights, first))
+            return self.mask_block(batch, first, count, at(weights, first), largest)
+
+        largest = e.loop(0, end, KEYS, [e.constant(-math.inf, zero.type)] * VECTORS, score)
+        inverse = self.inverse(self.weigh(end, weights, self.bases(largest), [zero] * VECTORS))
+        shifts = [e.load_value(zero.type, self.shifts, part, align=4) for part in range(VECTORS)]
+
+        def write_block(first: Value, _: list[Value]) -> None:
+            count = e.smaller(e.sub(end, first), KEYS)
+            own = at(weights, first)
+            values = e.byte_offset(value, e.mul(first, meta["value_token"]))
+            self.multiply_keys("value", values, count, self.of_results, value_features, self.of_scores)
+
+            def differentiate(number: Value, _: list[Value]) -> None:
+                row = [e.mul(*each) for each in zip(self.load_row(own, number), inverse, strict=True)]
+                change = zip(self.load_row(self.of_scores, number), shifts, row, strict=True)
+                self.store_row(own, number, row)
+                self.store_row(self.of_scores, number, [e.mul(e.sub(a, shift), weight) for a, shift, weight in change])
+
+            e.loop(0, count, 1, (), differentiate)
+            keys = e.byte_offset(key, e.mul(first, meta["key_token"]))
+            self.add_values("key", keys, count, self.of_scores, self.of_queries, features)
+            self.add_rows(changes[0], "features", first, count, self.of_scores, self.query_rows, self.pitches[0])
+            self.add_rows(changes[1], "value_features", first, count, own, self.gradient_rows, self.pitches[1])
+
+        e.loop(0, end, KEYS, (), write_block)
+        factors = [self.scale] * VECTORS
+        self.by_vectors(features, lambda first, lanes: self.unpack(self.of_queries, first, lanes, factors))
+
+    def place_row(self, lane: Value, place: Value) -> None:
+        e, meta = self.e, self.meta
+        target = e.address(self.result, e.mul(place, meta["features"]), "float32")
+        e.store_value(target, e.address(self.panel.targets, lane, "int64"))
+        gradient = e.address(self.gradient, e.mul(place, meta["value_features"]), "float32")
+        e.store_value(gradient, e.address(self.gradients, lane, "int64"))
+        shift = e.load_value("float", e.address(self.deltas, place, "float32"), align=4)
+        e.store_value(shift, e.address(self.shifts, lane, "float32"), align=4)
+
+    def pack(
+        self,
+        sources: Value,
+        first: Value,
+        lanes: Value | None,
+        rows: Value,
+        panel: Value,
+        copy: Value,
+        pitch: Value,
+        scale: Value | None = None,
+    ) -> None:
+        """Pack a vector of features of each row: transposed, and in a copy where rows past the end are 0.
+
+        Those rows repeat the last one and must not add to the gradients of keys and values.
+        """
+        e = self.e
+        zero = e.constant(0.0, e.vector("float"))
+        for part in range(VECTORS):
+            vectors = self.load_rows(sources, part, first, lanes)
+            if scale is not None:
+                vectors = [e.mul(each, scale) for each in vectors]
+            for lane, vector in enumerate(vectors):
+                row = part * e.lanes + lane
+                own = e.select(e.compare("sgt", rows, row), vector, zero)
+                e.store("float32", own, e.address(copy, e.add(e.mul(pitch, row), first), "float32"))
+            for number, column in enumerate(e.transpose(vectors)):
+                e.store("float32", column, self.place(panel, e.add(first, number), part))
+
+    def changed_row(self, changes: Value, key: Value, name: str) -> Value:
+        """Return the address of the gradient of a key or value in (keys, heads, features)."""
+        e, meta = self.e, self.meta
+        return e.address(changes, e.mul(e.mul(key, meta["groups"]), meta[name]), "float32")
+
+    def add_rows(
+        self, changes: Value, name: str, first: Value, count: Value, weights: Value, copy: Value, pitch: Value
+    ) -> None:
+        """Add weighted rows of the panel to the gradients of a block of keys or values."""
+        e, features = self.e, self.meta[name]
+
+        def write_columns(column: Value, masks: Sequence[Value | None]) -> None:
+            def write_tile(number: Value, _: list[Value]) -> None:
+                lines = self.lines(number, count)
+                targets = [
+                    e.address(row, e.add(column, part * e.lanes), "float32")
+                    for row in (self.changed_row(changes, e.add(first, line), name) for line in lines)
+                    for part in range(VECTORS)
+                ]
+                pairs = [*zip(targets, [*masks] * self.tile, strict=True)]
+                before = [e.load("float32", target, mask) for target, mask in pairs]
+                offsets = [e.mul(line, 4 * self.rows) for line in lines]
+                panel = e.address(copy, column, "float32")
+                totals = self.multiply(weights, 4, offsets, panel, self.rows, before, e.mul(pitch, 4))
+                for total, (target, mask) in zip(totals, pairs, strict=True):
+                    e.store("float32", total, target, mask)
+
+            e.loop(0, count, self.tile, (), write_tile)
+
+        width = VECTORS * e.lanes
+        whole = e.sub(features, e.op("urem", features, width))
+        e.loop(0, whole, width, (), lambda column, _: write_columns(column, [None] * VECTORS))
+        rest = e.sub(features, whole)
+        masks = [e.first_lanes(e.sub(rest, part * e.lanes)) for part in range(VECTORS)]
+        e.loop(whole, features, width, (), lambda column, _: write_columns(column, masks))
 
 
 def attention_module(spec: AttentionSpec, target: CpuTarget) -> str:
-    """Return the module of a kernel; see `_Writer`."""
+    """Return the module of the kernel of `attention`; see `_Writer`."""
     return _Writer(spec, target).module()
 
 
-def attention_kernel(processor: Processor, task: Task) -> AttentionKernel | Refusal:
+def gradient_module(spec: AttentionSpec, target: CpuTarget) -> str:
+    """Return the module of the kernel of `attention_backward`; see `_GradientWriter`."""
+    return _GradientWriter(spec, target).module()
+
+
+def attention_kernel(processor: Processor, task: Task) -> AttentionKernel | GradientKernel | Refusal:
     """Return the kernel for a task, or the reason why there is none."""
-    _, key, value, *_ = map(_layout, task.inputs)
+    is_backward = task.ops[0] == "attention_backward"
+    _, key, value, *_ = map(_layout, task.inputs[2:] if is_backward else task.inputs)
     if key.shape[3] + value.shape[3] > MOST_FEATURES:
         return Refusal(f"compiled for at most {MOST_FEATURES} features of a key and a value")
-    return AttentionKernel(processor, task)
+    return (GradientKernel if is_backward else AttentionKernel)(processor, task)
+
+
+class _Prepared(NamedTuple):
+    """Operands of a kernel.
+
+    Attributes:
+        copies: Loops that copy operands first: 16-bit ones to float32, and those whose rows are not contiguous.
+        spec: Structure of the kernel.
+        meta: `NUMBERS`.
+        places: Addresses of query, key, value and mask.
+        extents: The first of the numbers by name.
+        batch: Number of batches.
+    """
+
+    copies: list[BoundLoops]
+    spec: AttentionSpec
+    meta: np.ndarray[Any, Any]
+    places: list[Location]
+    extents: dict[str, int]
+    batch: int
+
+
+def _prepared(owner: Processor, task: Task, inputs: list[Input], spare: int) -> _Prepared:
+    """Prepare query, key, value and mask. Items for copies are numbered from `spare` on."""
+    assert task.call is not None
+    copies: list[BoundLoops] = []
+    (batch, heads, queries, features), (_, groups, keys, _) = (_layout(each).shape for each in inputs[:2])
+    group = heads // max(groups, 1)
+    panels = -(-group * queries // (VECTORS * owner.target.lanes))
+    for number, source in enumerate(inputs[:3]):
+        shape, strides = _layout(source).shape, _strides(source)
+        is_apart = panels >= LEAST_READS and strides[2] != shape[3]
+        if source.dtype is not float32 or (is_apart if number else strides[3] > 1):
+            pitch = (-(-shape[3] // LINE) | 1) * LINE
+            copy, inputs[number] = bind_copy(owner, source, spare + number, float32, pitch)
+            copies.append(copy)
+    mask_strides: tuple[int, ...] = (0, 0, 0, 0)
+    if len(inputs) > 3:
+        mask_strides = _strides(inputs[3])
+        if any(mask_strides[1:3]) and mask_strides[3] != 1:
+            copy, inputs[3] = bind_copy(owner, _expanded(inputs[3], keys), spare + 3)
+            copies.append(copy)
+            mask_strides = _strides(inputs[3])
+    extents = {
+        "rows": group * queries,
+        "queries": queries,
+        "keys": keys,
+        "features": features,
+        "value_features": _layout(inputs[2]).shape[3],
+        "panels": panels,
+        "groups": groups,
+        "group": group,
+    }
+    query, key, value = map(_strides, inputs[:3])
+    strides = *(4 * each for each in (*query[:3], *key, *value)), *mask_strides
+    masks = [source.dtype.name for source in inputs[3:] if source.dtype]
+    shared = len(inputs) > 3 and not any(mask_strides[1:3])
+    spec = AttentionSpec("".join(masks), shared, task.call.attributes["is_causal"])
+    places = [Location(source.item, first_byte(source)) for source in inputs]
+    return _Prepared(copies, spec, np.array([*extents.values(), *strides], np.int64), places, extents, batch)
 
 
 class AttentionKernel(CpuKernel):
@@ -375,45 +717,62 @@ class AttentionKernel(CpuKernel):
         return attention_cost(self.task, self.owner.rates, self.owner.threads)
 
     def _bind(self) -> BoundLoops:
-        """Bind the kernel. 16-bit operands are copied to float32 first, and a 16-bit result is a copy."""
+        """Bind the kernel. A 16-bit result is a copy."""
         task, owner, spare = self.task, self.owner, last_item(self.task) + 1
         assert task.call is not None
-        inputs, output, before = list(task.inputs), task.outputs[0], []
-        batch, queries, heads, value_features = task.shape
-        _, groups, keys, features = _layout(inputs[1]).shape
-        for number, source in enumerate(inputs[:3]):
-            if source.dtype is not float32 or (number == 0 and _strides(source)[3] != 1):
-                copy, inputs[number] = bind_copy(owner, source, spare + number, float32)
-                before.append(copy)
-        sums, after = Location(output.item), []
+        output, sums, after = task.outputs[0], Location(task.outputs[0].item), []
+        copies, spec, meta, places, extents, batch = _prepared(owner, task, list(task.inputs), spare + 1)
         if output.dtype is not float32:
-            sums = Location(spare + 3)
+            sums = Location(spare)
             whole = Input(sums.item, float32, Layout(task.shape, contiguous_strides(task.shape)))
             after.append(bind_copy(owner, whole, output.item, output.dtype)[0])
-        mask_strides: tuple[int, ...] = (0, 0, 0, 0)
-        if len(inputs) > 3:
-            mask_strides = _strides(inputs[3])
-            if any(mask_strides[1:3]) and mask_strides[3] != 1:
-                copy, inputs[3] = bind_copy(owner, _expanded(inputs[3], keys), spare + 4)
-                before.append(copy)
-                mask_strides = _strides(inputs[3])
-        query, key, value = map(_strides, inputs[:3])
-        rows = heads // max(groups, 1) * queries
-        panels = -(-rows // (VECTORS * owner.target.lanes))
-        extents = (rows, queries, keys, features, value_features, panels, groups, heads // max(groups, 1))
-        strides = *(4 * each for each in (*query[:3], *key, *value)), *mask_strides
-        meta = np.array([*extents, *strides], np.int64)
-        masks = [source.dtype.name for source in inputs[3:] if source.dtype]
-        shared = len(inputs) > 3 and not any(mask_strides[1:3])
-        spec = AttentionSpec("".join(masks), shared, task.call.attributes["is_causal"])
-        places = [Location(source.item, first_byte(source)) for source in inputs]
         slots: tuple[Slot, ...] = (sums, *places[:3], float(task.call.attributes["scale"]), *places[3:])
-        work = VECTORS * owner.target.lanes * keys * (features + value_features) // owner.target.lanes
-        items = batch * groups * panels if value_features else 0
+        work = VECTORS * extents["keys"] * (extents["features"] + extents["value_features"])
+        items = batch * extents["groups"] * extents["panels"] if extents["value_features"] else 0
         kernel = owner.compiled(attention_module, spec)
         loop = BoundLoop(kernel, meta.ctypes.data, items, max(1, LEAST_PIECE // max(work, 1)), slots)
         bound = BoundLoops((loop,) if items else (), ((sums.item, math.prod(task.shape) * 4),), keep=(meta,))
-        return joined([*before, bound, *after])
+        return joined([*copies, bound, *after])
+
+
+class GradientKernel(CpuKernel):
+    """Gradients of attention. Scratch memory holds the weights of one panel for each head of keys."""
+
+    name = "attention"
+
+    @cached_property
+    def cost(self) -> Cost:
+        return attention_cost(self.task, self.owner.rates, self.owner.threads)
+
+    def _bind(self) -> BoundLoops:
+        task, owner, spare = self.task, self.owner, last_item(self.task) + 1
+        assert task.call is not None
+        given, copies = list(task.inputs[:2]), []
+        for number, source in enumerate(given):
+            shape, strides, _ = _layout(source)
+            if source.dtype is not float32 or strides != contiguous_strides(shape):
+                copy, given[number] = bind_copy(owner, source, spare + 5 + number, float32)
+                copies.append(copy)
+        prepared, spec, meta, places, extents, batch = _prepared(owner, task, list(task.inputs[2:]), spare + 1)
+        item, items = task.outputs[0].item, batch * extents["groups"]
+        of_query = 4 * batch * extents["queries"] * extents["groups"] * extents["group"] * extents["features"]
+        of_key = 4 * items * extents["keys"] * extents["features"]
+        slots: tuple[Slot, ...] = (
+            Location(item),
+            *places[:3],
+            float(task.call.attributes["scale"]),
+            *(Location(source.item, first_byte(source)) for source in given),
+            Location(item, of_query),
+            Location(item, of_query + of_key),
+            Location(spare),
+            *places[3:],
+        )
+        kernel = owner.compiled(gradient_module, spec)
+        loop = BoundLoop(kernel, meta.ctypes.data, items, 1, slots)
+        lanes = owner.target.lanes
+        scratch = items * (extents["keys"] + lanes) * VECTORS * lanes * 4
+        new = (item, task.outputs[0].nbytes), (spare, scratch)
+        return joined([*copies, *prepared, BoundLoops((loop,) if items else (), new, keep=(meta,))])
 
 
 def _layout(source: Input) -> Layout:

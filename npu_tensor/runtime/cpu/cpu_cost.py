@@ -241,16 +241,18 @@ EXPONENTIAL_FLOPS: Final = 32
 
 
 def attention_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
-    """Return the cost of `attention`: two products and an exponential for each score."""
-    batch, queries, heads, value_features = task.shape
-    key = task.inputs[1].layout
+    """Return the cost of `attention`: two products and an exponential for each score; its gradient has five."""
+    is_backward = task.ops[0] == "attention_backward"
+    query, key, value, *_ = (each.layout for each in task.inputs[2 if is_backward else 0 :])
+    assert query is not None
     assert key is not None
-    _, _, keys, features = key.shape
+    assert value is not None
+    (batch, heads, queries, features), keys, value_features = query.shape, key.shape[2], value.shape[3]
     scores = batch * heads * queries * keys
     if task.call is not None and task.call.attributes["is_causal"]:
         scores = scores * (queries + 1) // (2 * max(queries, keys, 1))
-    macs = scores * (features + value_features)
-    working = max(1, min(threads, macs // LEAST_PIECE))
+    macs = scores * (3 * features + 2 * value_features if is_backward else features + value_features)
+    working = max(1, min(threads, macs // LEAST_PIECE, batch * key.shape[1] if is_backward else threads))
     nbytes = _tensor_bytes(task)
     seconds = macs / rates.macs["float32"] + scores * EXPONENTIAL_FLOPS / rates.flops
     return Cost(_sum(rates, (max(seconds / working, _memory_seconds(nbytes, working, rates)), working)), nbytes)

@@ -35,7 +35,7 @@ __all__ = ["CpuDevice"]
 KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
     **dict.fromkeys(["conv_transpose_1d", "conv_transpose_2d", "conv_transpose_3d"], transposed_kernel),
     "conv_weight_gradient": weight_gradient_kernel,
-    "attention": attention_kernel,
+    **dict.fromkeys(("attention", "attention_backward"), attention_kernel),
     "linear_quantized": QuantizedKernel,
     "concat": concat_kernel,
     "dequantize": DequantizeKernel,

@@ -349,10 +349,13 @@ def _bind_task(owner: Processor, task: Task) -> BoundLoops:
     return bind_loop(owner, task.program, task.shape, task.rows, task.inputs, task.outputs)
 
 
-def bind_copy(owner: Processor, source: Input, item: int, dtype: DType | None = None) -> tuple[BoundLoops, Input]:
+def bind_copy(
+    owner: Processor, source: Input, item: int, dtype: DType | None = None, pitch: int | None = None
+) -> tuple[BoundLoops, Input]:
     """Return the loop that makes a row-major copy of an operand, and the copy as an operand.
 
-    The copy may have another dtype. It does not replace the operand, which another loop may read in another layout.
+    The copy may have another dtype, and `pitch` elements from row to row. It does not replace the operand, which
+    another loop may read in another layout.
     """
     assert source.layout is not None
     assert source.dtype is not None
@@ -360,7 +363,9 @@ def bind_copy(owner: Processor, source: Input, item: int, dtype: DType | None = 
     builder = ProgramBuilder()
     program = builder.program([builder.load(0, source.dtype.register).astype(dtype.register)])
     whole = Layout(shape, contiguous_strides(shape))
-    nbytes = math.prod(shape) * dtype.itemsize
+    if pitch is not None:
+        whole = Layout(shape, (*contiguous_strides((*shape[:-1], pitch))[:-1], 1))
+    nbytes = math.prod(shape[:-1]) * (pitch or shape[-1] if shape else 1) * dtype.itemsize
     loops = bind_loop(owner, program, shape, 0, [source], [Output(item, dtype, whole, nbytes)])
     return loops, source._replace(item=item, dtype=dtype, layout=whole)
 

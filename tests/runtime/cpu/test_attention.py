@@ -14,7 +14,14 @@ import npu_tensor as nt
 from npu_tensor import ops
 from npu_tensor.config import config
 from npu_tensor.nn import functional as F
-from npu_tensor.runtime.cpu.attention_kernel import KEYS, NUMBERS, VECTORS, AttentionSpec, attention_module
+from npu_tensor.runtime.cpu.attention_kernel import (
+    KEYS,
+    NUMBERS,
+    VECTORS,
+    AttentionSpec,
+    attention_module,
+    gradient_module,
+)
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.target import CpuTarget
 
@@ -46,59 +53,108 @@ def engine(level: str) -> Engine:
     return Engine(target(level).create_target_machine(), level, config.cache_dir)
 
 
-def run(level: str, query: Any, key: Any, value: Any, mask: Any, is_causal: bool) -> Any:
-    """Run the kernel on operands of one batch (tokens, heads, features). The mask is (heads, queries, keys)."""
+def numbers(level: str, query: Any, key: Any, value: Any, mask: Any) -> dict[str, int]:
+    """Return the numbers of a kernel for operands of one batch (tokens, heads, features)."""
     (queries, heads, features), (keys, groups, value_features) = query.shape, value.shape
-    shared = mask is not None and not any(mask.strides[:2])
     rows = heads // groups * queries
-    panels = -(-rows // (VECTORS * target(level).lanes))
-    numbers = dict.fromkeys(NUMBERS, 0) | {
+    found = dict.fromkeys(NUMBERS, 0) | {
         "rows": rows,
         "queries": queries,
         "keys": keys,
         "features": features,
         "value_features": value_features,
-        "panels": panels,
+        "panels": -(-rows // (VECTORS * target(level).lanes)),
         "groups": groups,
         "group": heads // groups,
     }
     for name, array in (("query", query), ("key", key), ("value", value)):
         for axis, stride in zip(("token", "head", "feature"), array.strides, strict=True):
-            if f"{name}_{axis}" in numbers:
-                numbers[f"{name}_{axis}"] = stride
+            if f"{name}_{axis}" in found:
+                found[f"{name}_{axis}"] = stride
     if mask is not None:
         for axis, stride in zip(("head", "query", "key"), mask.strides, strict=True):
-            numbers[f"mask_{axis}"] = stride // mask.itemsize
-    meta = np.array([numbers[name] for name in NUMBERS], np.int64)
-    result = np.full((queries, heads, value_features), np.nan, np.float32)
+            found[f"mask_{axis}"] = stride // mask.itemsize
+    return found
+
+
+def run(module: Any, level: str, found: dict[str, int], mask: Any, is_causal: bool, items: int, *slots: Any) -> None:
+    """Run a kernel. Slots are arrays or numbers."""
+    shared = mask is not None and not any(mask.strides[:2])
     spec = AttentionSpec("" if mask is None else mask.dtype.name, shared, is_causal)
-    code = engine(level).compile(attention_module(spec, target(level)), "kernel")
-    scale = np.array(1 / math.sqrt(features)).view(np.int64).item()
-    arrays = [each.ctypes.data for each in (result, query, key, value)]
-    pointers = np.array([*arrays, scale, *([] if mask is None else [mask.ctypes.data])], np.int64)
-    KERNEL(code["kernel"])(pointers.ctypes.data, meta.ctypes.data, 0, groups * panels)
-    return result
+    code = engine(level).compile(module(spec, target(level)), "kernel")
+    meta = np.array([found[name] for name in NUMBERS], np.int64)
+    given = [*slots, *([] if mask is None else [mask])]
+    bits = [np.array(slot).view(np.int64).item() if isinstance(slot, float) else slot.ctypes.data for slot in given]
+    pointers = np.array(bits, np.int64)
+    KERNEL(code["kernel"])(pointers.ctypes.data, meta.ctypes.data, 0, items)
+
+
+def mask_of(kind: str, heads: int, queries: int, keys: int) -> Any:
+    if "bool" not in kind and "float32" not in kind:
+        return None
+    mask = normal(*((1, 1, keys) if "shared" in kind else (heads, queries, keys)))
+    mask = mask > 0 if "bool" in kind else np.where(mask > 1, np.float32(-math.inf), mask)
+    if "shared" not in kind:
+        mask[1, 2] = False if "bool" in kind else -math.inf  # A query without keys.
+        mask[0, :16, :KEYS] = False if "bool" in kind else -math.inf  # A block without queries.
+    return np.broadcast_to(mask, (heads, queries, keys))
+
+
+KINDS = ["none", "causal", "bool", "float32", "shared bool", "shared float32"]
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("kind", ["none", "causal", "bool", "float32", "shared bool", "shared float32"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_levels(level: str, kind: str) -> None:
     """Extents that are not multiples of a block, a panel, a tile or a vector; keys and values are not row-major."""
     queries, keys, heads, groups = 21, KEYS + 7, 6, 2
     query = normal(queries, heads, 19)
     key, value = normal(groups, 19, keys).transpose(2, 0, 1), normal(11, keys, groups).transpose(1, 2, 0)
-    mask = None
-    if "bool" in kind or "float32" in kind:
-        mask = normal(*((1, 1, keys) if "shared" in kind else (heads, queries, keys)))
-        mask = mask > 0 if "bool" in kind else np.where(mask > 1, np.float32(-math.inf), mask)
-        if "shared" not in kind:
-            mask[1, 2] = False if "bool" in kind else -math.inf  # A query without keys.
-            mask[0, :16, :KEYS] = False if "bool" in kind else -math.inf  # A block without queries.
-        mask = np.broadcast_to(mask, (heads, queries, keys))
-    result = run(level, query, key, value, mask, kind == "causal")
+    mask = mask_of(kind, heads, queries, keys)
+    result = np.full((queries, heads, 11), np.nan, np.float32)
+    found = numbers(level, query, key, value, mask)
+    operands = (result, query, key, value, 1 / math.sqrt(19))
+    run(attention_module, level, found, mask, kind == "causal", groups * found["panels"], *operands)
     q, k, v = (each.swapaxes(0, 1) for each in (query, key, value))
     theirs = expected(q, k, v, mask, is_causal=kind == "causal")
     np.testing.assert_allclose(result, theirs.swapaxes(0, 1), **TOLERANCE)
+
+
+def expected_gradients(gradient: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool) -> list[Any]:
+    """Return the gradients of query, key and value, (heads, tokens, features). Queries without keys have none."""
+    tensors = [torch.tensor(each).double().requires_grad_() for each in (query, key, value)]
+    q, (k, v) = tensors[0], (each.repeat_interleave(len(query) // len(key), 0) for each in tensors[1:])
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    if is_causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:]).tril() == 0, -1e30)
+    if mask is not None:
+        added = torch.tensor(np.where(mask, 0, -math.inf) if mask.dtype == bool else mask).double()
+        scores = scores + added.clamp(-1e30)
+    weights = scores.softmax(-1) * (scores.amax(-1, True) > -1e29)
+    (weights @ v).backward(torch.tensor(gradient).double())
+    return [each.grad.numpy() for each in tensors]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("features", [(19, 11), (3, 32)])
+def test_levels_of_gradients(level: str, kind: str, features: tuple[int, int]) -> None:
+    queries, keys, heads, groups = 21, KEYS + 7, 6, 2
+    query, gradient = normal(queries, heads, features[0]), normal(queries, heads, features[1])
+    key = normal(groups, features[0], keys).transpose(2, 0, 1)
+    value = normal(features[1], keys, groups).transpose(1, 2, 0)
+    mask = mask_of(kind, heads, queries, keys)
+    found = numbers(level, query, key, value, mask)
+    results = [np.full(each.shape, np.nan, np.float32) for each in (query, key, value)]
+    q, k, v, g = (each.swapaxes(0, 1) for each in (query, key, value, gradient))
+    delta = np.ascontiguousarray((expected(q, k, v, mask, is_causal=kind == "causal") * g).sum(-1, dtype=np.float32).T)
+    lanes = target(level).lanes
+    weights = np.empty((groups, keys + lanes, VECTORS * lanes), np.float32)
+    given = (results[0], query, key, value, 1 / math.sqrt(features[0]), gradient, delta, *results[1:], weights)
+    run(gradient_module, level, found, mask, kind == "causal", groups, *given)
+    theirs = expected_gradients(g, q, k, v, mask, kind == "causal")
+    for ours, right in zip(results, theirs, strict=True):
+        np.testing.assert_allclose(ours.swapaxes(0, 1), right, rtol=1e-5, atol=1e-5)
 
 
 AARCH64 = CpuTarget("aarch64-unknown-linux-gnu", "generic", frozenset({"neon", "fp-armv8"}))
@@ -112,9 +168,10 @@ AVX512 = CpuTarget(
 @pytest.mark.parametrize("made_for", [AARCH64, AVX512], ids=["aarch64", "avx512"])
 @pytest.mark.parametrize("mask", ["", "bool", "float32"])
 def test_code_for_other_processors(made_for: CpuTarget, mask: str) -> None:
-    module = llvm.parse_assembly(attention_module(AttentionSpec(mask, False, not mask), made_for))
-    module.verify()
-    assert made_for.create_target_machine().emit_object(module)
+    for made in (attention_module, gradient_module):
+        module = llvm.parse_assembly(made(AttentionSpec(mask, False, not mask), made_for))
+        module.verify()
+        assert made_for.create_target_machine().emit_object(module)
 
 
 @pytest.mark.parametrize("features", [1, 4, 32, 64, 80, 96, 100, 128])
@@ -186,7 +243,7 @@ def test_operands_are_not_copied() -> None:
     np.testing.assert_allclose(joined.numpy(), theirs.swapaxes(1, 2).reshape(2, 24, 24), **TOLERANCE)
 
 
-@pytest.mark.covers("attention")
+@pytest.mark.covers("attention", "attention_backward")
 def test_errors() -> None:
     x = nt.zeros(1, 4, 3, 8)
     for operands, error in (
@@ -199,21 +256,136 @@ def test_errors() -> None:
     ):
         with pytest.raises(error):
             ops.attention(*operands)
+    for gradient, delta in ((x, x[..., 0]), (nt.zeros(1, 3, 4, 8), x[..., 0])):
+        with pytest.raises(nt.ShapeError, match="sums over features"):
+            ops.attention_backward(gradient, delta, x, x, x)
     wide = nt.zeros(1, 1, 2, 5000)
     (row,) = (row for row in nt.explain(ops.attention(wide, wide, wide)) if row.op == "attention")
     assert "features" in row.why
     assert not ops.attention(wide, wide, wide).numpy().any()
+    assert not ops.attention_backward(nt.zeros(1, 2, 1, 5000), nt.zeros(1, 2, 1), wide, wide, wide).numpy().any()
 
 
-def test_gradients_and_few_queries_use_products() -> None:
+def test_few_queries_and_masks_with_gradients_use_products() -> None:
     query, key = nt.from_numpy(normal(1, 2, 20, 4)), nt.from_numpy(normal(1, 2, 30, 4))
+    mask = nt.from_numpy(normal(20, 30))
 
     def recorded(*operands: nt.Tensor) -> set[str]:
         return {row.op for row in nt.explain(F.scaled_dot_product_attention(*operands))}
 
-    assert "attention" in recorded(query, key, key)
+    assert "attention" in recorded(query, key, key, mask)
     assert "contract" in recorded(query[:, :, :1], key, key)
-    tracked = nt.from_numpy(normal(1, 2, 20, 4)).requires_grad_()
-    assert "contract" in recorded(tracked, key, key)
+    assert "contract" in recorded(query, key, key, mask.requires_grad_())
     with nt.no_grad():
-        assert "attention" in recorded(tracked, key, key)
+        assert "attention" in recorded(query, key, key, mask)
+
+
+GRADIENTS = [
+    ((2, 4, 37, 19), (2, 2, 210, 19), 11, None, False),
+    ((1, 2, 100, 64), (1, 2, 100, 64), 64, None, True),
+    ((2, 2, 20, 8), (2, 1, 33, 8), 8, (20, 33), False),
+    ((2, 2, 20, 80), (2, 2, 33, 80), 80, (2, 1, 1, 33), False),
+    ((3, 20, 8), (3, 33, 8), 5, None, False),
+]
+
+
+@pytest.mark.parametrize(("query_shape", "key_shape", "value_features", "mask_shape", "is_causal"), GRADIENTS)
+def test_gradients(query_shape: Any, key_shape: Any, value_features: int, mask_shape: Any, is_causal: bool) -> None:
+    arrays = [normal(*query_shape), normal(*key_shape), normal(*key_shape[:-1], value_features)]
+    seed = normal(*query_shape[:-1], value_features, seed=1)
+    mask = None if mask_shape is None else normal(*mask_shape)
+    if mask is not None and mask.ndim == 4:
+        mask = mask > -0.5
+    tensors = [torch.tensor(each).double().requires_grad_() for each in arrays]
+    added = None if mask is None else torch.tensor(mask) if mask.ndim == 4 else torch.tensor(mask).double()
+    function = torch.nn.functional.scaled_dot_product_attention
+    function(*tensors, added, is_causal=is_causal, enable_gqa=len(query_shape) == 4).backward(
+        torch.tensor(seed).double()
+    )
+    own = [nt.from_numpy(each).requires_grad_() for each in arrays]
+    given = None if mask is None else nt.from_numpy(mask)
+    mixed = F.scaled_dot_product_attention(*own, given, is_causal=is_causal, enable_gqa=len(query_shape) == 4)
+    mixed.backward(nt.from_numpy(seed))
+    gradients = [each.grad for each in own]
+    assert "attention_backward" in {row.op for row in nt.explain(gradients[0])}
+    for ours, theirs in zip(gradients, tensors, strict=True):
+        assert ours is not None
+        np.testing.assert_allclose(ours.numpy(), theirs.grad.numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [nt.float16, nt.bfloat16], ids=lambda dtype: dtype.name)
+def test_gradients_of_16_bit_operands(dtype: Any) -> None:
+    own = [nt.from_numpy(normal(1, 3, 24, 8, seed=seed)).to(dtype).requires_grad_() for seed in range(3)]
+    F.scaled_dot_product_attention(*own).sum().backward()
+    arrays = [each.detach().float().numpy()[0] for each in own]
+    theirs = expected_gradients(np.ones((3, 24, 8)), *arrays, None, False)
+    for each, right in zip(own, theirs, strict=True):
+        assert each.grad is not None
+        assert each.grad.dtype is dtype
+        np.testing.assert_allclose(each.grad.float().numpy()[0], right, rtol=0.02, atol=0.02)
+
+
+def test_gradients_of_queries_without_keys() -> None:
+    hidden = np.ones((20, 33), bool)
+    hidden[3] = False
+    own = [nt.from_numpy(normal(1, 2, tokens, 8)).requires_grad_() for tokens in (20, 33, 33)]
+    F.scaled_dot_product_attention(*own, nt.from_numpy(hidden)).sum().backward()
+    arrays = [each.detach().numpy()[0] for each in own]
+    theirs = expected_gradients(np.ones((2, 20, 8)), *arrays, np.broadcast_to(hidden, (2, 20, 33)), False)
+    for each, right in zip(own, theirs, strict=True):
+        assert each.grad is not None
+        np.testing.assert_allclose(each.grad.numpy()[0], right, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 20, 4), (1, 2, 20, 0)])
+def test_empty_gradients(shape: tuple[int, ...]) -> None:
+    own = [nt.zeros(*shape).requires_grad_() for _ in "qkv"]
+    F.scaled_dot_product_attention(*own).sum().backward()
+    assert all(each.grad is not None and each.grad.shape == shape for each in own)
+
+
+def test_second_derivatives() -> None:
+    """Differentiate the norm of the gradients."""
+    arrays = [normal(1, 2, 20, 4, seed=seed) for seed in range(3)]
+    hidden = normal(20, 20) > 0
+
+    def squared(q: Any, k: Any, v: Any) -> Any:
+        def loss(q: Any, k: Any, v: Any) -> Any:
+            return (F.scaled_dot_product_attention(q, k, v, nt.from_numpy(hidden)) ** 2).sum()
+
+        return sum((each**2).sum() for each in nt.grad(loss, argnums=(0, 1, 2))(q, k, v))
+
+    ours = nt.grad(squared, argnums=(0, 1, 2))(*map(nt.from_numpy, arrays))
+    tensors = [torch.tensor(each).double().requires_grad_() for each in arrays]
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        mixed = torch.nn.functional.scaled_dot_product_attention(*tensors, torch.tensor(hidden))
+    first = torch.autograd.grad((mixed**2).sum(), tensors, create_graph=True)
+    theirs = torch.autograd.grad(sum((each**2).sum() for each in first), tensors)
+    for own, right in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(own.numpy(), right.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_gradient_of_a_mask() -> None:
+    query, mask = nt.from_numpy(normal(1, 2, 20, 4)), normal(20, 20)
+
+    def loss(mask: Any) -> Any:
+        return (ops.attention(query, query, query, mask.reshape(1, 1, 20, 20), scale=0.5) ** 2).sum()
+
+    tensor = torch.tensor(mask).double().requires_grad_()
+    q = torch.tensor(query.numpy()).double()
+    (torch.nn.functional.scaled_dot_product_attention(q, q, q, tensor) ** 2).sum().backward()
+    assert tensor.grad is not None
+    np.testing.assert_allclose(nt.grad(loss)(nt.from_numpy(mask)).numpy(), tensor.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("max_bias", [0.0, 8.0])
+@pytest.mark.parametrize("shape", [(20, 30), (1, 4, 24, 30), (2, 1, 20, 30)], ids=str)
+def test_flash_attention_of_ggml(shape: tuple[int, ...], max_bias: float) -> None:
+    """A soft cap needs the scores; one that changes nothing gives the expected result."""
+    query, key, value = (nt.from_numpy(normal(*each)) for each in ((2, 4, 20, 8), (2, 2, 30, 8), (2, 2, 30, 5)))
+    mask = nt.from_numpy(normal(*shape))
+    mixed = nt.flash_attn_ext(query, key, value, mask, 0.5, max_bias)
+    assert "attention" in {row.op for row in nt.explain(mixed)}
+    theirs = nt.flash_attn_ext(query, key, value, mask, 0.5, max_bias, logit_softcap=1e4)
+    assert "contract" in {row.op for row in nt.explain(theirs)}
+    np.testing.assert_allclose(mixed.numpy(), theirs.numpy(), rtol=1e-5, atol=1e-5)
