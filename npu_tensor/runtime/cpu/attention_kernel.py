@@ -677,7 +677,7 @@ def _prepared(owner: Processor, task: Task, inputs: list[Input], spare: int) -> 
     for number, source in enumerate(inputs[:3]):
         shape, strides = _layout(source).shape, _strides(source)
         is_apart = panels >= LEAST_READS and strides[2] != shape[3]
-        if source.dtype is not float32 or (is_apart if number else strides[3] > 1):
+        if source.dtype is not float32 or (is_apart if number else strides[3] != 1):
             pitch = (-(-shape[3] // LINE) | 1) * LINE
             copy, inputs[number] = bind_copy(owner, source, spare + number, float32, pitch)
             copies.append(copy)
