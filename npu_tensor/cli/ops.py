@@ -35,12 +35,12 @@ def is_internal(op: Op) -> bool:
 def op_row(op: Op) -> tuple[str, ...]:
     """Return name, GGML name, dtypes, CPU implementation and NPU kernel family of an op."""
     from npu_tensor.kernels.families import DATA_OPS
-    from npu_tensor.runtime.cpu.cpu_device import KERNELS
+    from npu_tensor.runtime.cpu.data_ops import COMPILED
 
     name = f"{op.name} ({INTERNAL})" if is_internal(op) else op.name
     if op.kind == "view":
         return name, op.ggml, op.dtypes, "no kernel", ""
-    compiled = op.kind != "data" or op.name in KERNELS
+    compiled = op.kind != "data" or op.name in COMPILED
     claim = DATA_OPS.get(op.name) if op.kind == "data" else None
     family = claim.__module__.rpartition(".")[2] if claim else FAMILIES.get(op.kind, "")
     return name, op.ggml, op.dtypes, "compiled" if compiled else "NumPy", family

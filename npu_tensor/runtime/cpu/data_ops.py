@@ -18,7 +18,7 @@ from npu_tensor.ops.expression import Program, ProgramBuilder, as_parameter
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Input, Output, Refusal, Task
 
-__all__ = ["COMPOSED", "Composed"]
+__all__ = ["COMPILED", "COMPOSED", "Composed"]
 
 
 class Composed(NamedTuple):
@@ -218,3 +218,51 @@ COMPOSED: Final[Mapping[str, Callable[[Task], Composed | Refusal]]] = MappingPro
     {"arange_from": _sequence, "pad_widths": _padding, "rotate": _rotation, "tril": _triangle, "triu": _triangle}
 )
 """By the name of the op."""
+
+COMPILED: Final = frozenset(
+    (
+        "adaptive_pool",
+        "arange_from",
+        "attention",
+        "attention_backward",
+        "concat",
+        "conv_transpose_1d",
+        "conv_transpose_2d",
+        "conv_transpose_3d",
+        "conv_weight_gradient",
+        "cumprod",
+        "cumsum",
+        "dequantize",
+        "gather_along",
+        "gru",
+        "gru_backward",
+        "linear_quantized",
+        "lstm",
+        "lstm_backward",
+        "max_pool_backward",
+        "max_pool_positions",
+        "pad_widths",
+        "pool_1d",
+        "pool_2d",
+        "pool_3d",
+        "put",
+        "resample_backward",
+        "rnn",
+        "rnn_backward",
+        "rotate",
+        "running_extreme",
+        "samples_at",
+        "samples_at_backward_0",
+        "samples_at_backward_1",
+        "scatter_along",
+        "search_places",
+        "take",
+        "take_points",
+        "top_indices",
+        "tril",
+        "triu",
+        "upscale",
+        "write_strided",
+    )
+)
+"""Data ops with a kernel, the names in `cpu_device.KERNELS`, for those who must not load a compiler."""

@@ -22,8 +22,7 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.runtime.cpu import vector_math
 from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined, step
 from npu_tensor.runtime.cpu.cpu_cost import PACKED_PIECE, recurrence_cost
-from npu_tensor.runtime.cpu.division import Division as Shares
-from npu_tensor.runtime.cpu.division import even_grain
+from npu_tensor.runtime.cpu.division import Division, even_grain
 from npu_tensor.runtime.cpu.gemm import Packing, _Loop
 from npu_tensor.runtime.cpu.gemm_micro import UNITS
 from npu_tensor.runtime.cpu.gemm_pack import PackSpec, pack_module, panel_bytes
@@ -38,9 +37,9 @@ from npu_tensor.task import Cost, Input, Refusal, Step, Task
 
 __all__ = [
     "GATES",
-    "Division",
     "RecurrenceKernel",
     "RecurrenceSpec",
+    "StepDivision",
     "division",
     "recurrence_kernel",
     "recurrence_meta",
@@ -386,7 +385,7 @@ def recurrence_module(spec: RecurrenceSpec, target: CpuTarget) -> str:
     return writer.emitter.module(writer.text(), kernel)
 
 
-class Division(NamedTuple):
+class StepDivision(NamedTuple):
     """Tile of a step and division of the work.
 
     Attributes:
@@ -419,7 +418,7 @@ def _whole(count: int, most: int) -> int:
     return next((size for size in range(most, most // 2, -1) if count % size == 0), most)
 
 
-def division(batch: int, units: int, streams: int, depth: int, threads: int, target: CpuTarget) -> Division:
+def division(batch: int, units: int, streams: int, depth: int, threads: int, target: CpuTarget) -> StepDivision:
     """Divide the work of a step: `streams` products of each unit with `depth` states."""
     accumulators = 24 if target.vector_registers == 32 else 12
     blocks = -(-units // target.lanes)
@@ -429,17 +428,17 @@ def division(batch: int, units: int, streams: int, depth: int, threads: int, tar
     most = -(-blocks // threads) if by_units else blocks
     group = max(1, min(_MOST_BLOCKS, accumulators // (streams * rows), most))
     if not by_units:
-        return Division(rows, group, by_batch, -(-blocks // group))
+        return StepDivision(rows, group, by_batch, -(-blocks // group))
 
     def grain_of(group: int) -> int:
         groups = -(-blocks // group)
         return even_grain(groups, -(-groups // (2 * threads)), threads)
 
     def is_equal(group: int) -> bool:
-        return Shares(-(-blocks // group), grain_of(group)).largest_share(threads) <= _LARGEST_SHARE
+        return Division(-(-blocks // group), grain_of(group)).largest_share(threads) <= _LARGEST_SHARE
 
     group = next(filter(is_equal, range(group, 0, -1)), group)
-    return Division(rows, group, by_batch, grain_of(group))
+    return StepDivision(rows, group, by_batch, grain_of(group))
 
 
 def recurrence_kernel(processor: Processor, task: Task) -> RecurrenceKernel | Refusal:

@@ -11,6 +11,8 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor import ops
+from npu_tensor.runtime.cpu.cpu_device import KERNELS
+from npu_tensor.runtime.cpu.data_ops import COMPILED
 from npu_tensor.runtime.devices.host import host_devices
 
 torch = pytest.importorskip("torch")
@@ -169,3 +171,7 @@ def test_threads_run_one_plan(calls: list[int]) -> None:
     with ThreadPoolExecutor(4) as threads:
         assert all(threads.map(run, range(4)))
     assert calls
+
+
+def test_the_names_of_compiled_ops_are_those_of_the_kernels() -> None:
+    assert set(KERNELS) == COMPILED
