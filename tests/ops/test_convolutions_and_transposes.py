@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from running import needs_compiler
 
 import npu_tensor as nt
 from npu_tensor import ops
@@ -94,6 +95,7 @@ def test_all_instruction_sets(level: str) -> None:
     selection.reset()
 
 
+@needs_compiler
 def test_gradients_are_compiled() -> None:
     x, w = nt.ones(2, 3, 6, 6).realize(), nt.ones(4, 3, 3, 3).realize()
     gradients = nt.grad(lambda x, w: (nt.conv2d(x, w) ** 2).sum(), (0, 1))(x, w)
