@@ -25,12 +25,13 @@ from npu_tensor.runtime.cpu.bind_loop import bind_loop
 from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, Packed, Slot, joined
 from npu_tensor.runtime.cpu.cpu_cost import PACKED_PIECE
 from npu_tensor.runtime.cpu.depthwise_gradient import bind_depthwise_gradient
-from npu_tensor.runtime.cpu.gemm import Gemm, Matrix, Scattered, Windows
+from npu_tensor.runtime.cpu.gemm import Gemm, Matrix, Scattered
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
-from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte, last_item
+from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, bind_move, first_byte, last_item
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value
+from npu_tensor.runtime.cpu.windows import Places, Windows, strided_offsets
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Cost, Expense, Input, Output, Refusal, Task
 
@@ -177,7 +178,7 @@ class TransposedKernel(_SumsKernel):
         channels, own = (1, self.task.shape[-1]) if self.depthwise else (outputs // groups, per_group)
         (batch, per_image), *extents, _ = zip(image.layout.shape, image.layout.strides, strict=True)
         places = tuple(
-            (*extent, phase.places, phase.taps, 1, phase.gap, phase.start)
+            Places(*extent, phase.places, phase.taps, 1, phase.gap, phase.start)
             for extent, phase in zip(extents, phases, strict=True)
         )
         result = contiguous_strides(self.task.shape)
@@ -557,9 +558,9 @@ class WeightGradientKernel(_SumsKernel):
         numbers |= {name: distance * size for name, distance in distances.items()}
         places = len(self.kernel) - self.by_runs
         tables = [
-            _offsets(self.kernel[:places], gaps[:places]) * size,
-            _offsets(counts[:-1], steps[:-1]) * size,
-            _offsets(counts[:-1], g_places[:-1]) * size,
+            strided_offsets(Layout(self.kernel[:places], tuple(gaps[:places]))) * size,
+            strided_offsets(Layout(tuple(counts[:-1]), tuple(steps[:-1]))) * size,
+            strided_offsets(Layout(tuple(counts[:-1]), tuple(g_places[:-1]))) * size,
         ]
         meta = np.concatenate([np.array([numbers[name] for name in _META], np.int64), *tables])
         module = self.owner.compiled(_module, self.spec)
@@ -653,12 +654,13 @@ class WeightGradientKernel(_SumsKernel):
             part = (images, self.groups, 1, *region, self.channels)
             steps = (per_image, self.channels * per_channel, 0, *per_place, per_channel)
             into = whole._replace(layout=Layout(part, strides, offset), donor=item)
-            parts.append(_bind_copy(self.owner, image._replace(layout=Layout(part, steps, source)), into))
+            parts.append(bind_move(self.owner, image._replace(layout=Layout(part, steps, source)), into))
             return parts, whole.layout
         size, rows = self.dtype.itemsize, math.prod(region[:-1])
         full, rest = divmod(self.channels, block)
         numbers = [per_image * size, per_place[-1] * size, strides[0] * size, strides[2] * size]
-        tables = [_offsets(region[:-1], each) * size for each in (per_place[:-1], strides[3:-2])]
+        rows_of = tuple(region[:-1])
+        tables = [strided_offsets(Layout(rows_of, tuple(each))) * size for each in (per_place[:-1], strides[3:-2])]
         meta = np.concatenate([np.array([rows, region[-1], full, rest, *numbers], np.int64), *tables])
         kernel = self.owner.compiled(_blocks_module, (size, block * size))
         piece = max(1, PACKED_PIECE // (region[-1] * self.channels * size))
@@ -686,7 +688,7 @@ class WeightGradientKernel(_SumsKernel):
             own = self.channels * elements
             strides = (self.outputs * own, own, width * elements, elements, *per_tap)
             into = Layout(shape, strides, output.layout.offset + first * width * elements)
-            parts.append(_bind_copy(self.owner, source, output._replace(layout=into, donor=output.item)))
+            parts.append(bind_move(self.owner, source, output._replace(layout=into, donor=output.item)))
         first_part, *rest = parts
         return [first_part._replace(new=((output.item, output.nbytes),)), *rest]
 
@@ -701,19 +703,3 @@ def _split(count: int, size: int) -> list[tuple[int, int, int]]:
     whole, rest = divmod(count, size)
     parts = [(0, whole, size)] if whole else []
     return [*parts, (whole, 1, rest)] if rest else parts
-
-
-def _offsets(extents: Sequence[int], distances: Sequence[int]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the offset of each index of some dimensions, in row-major order."""
-    offsets = np.zeros(1, np.int64)
-    for extent, distance in zip(extents, distances, strict=True):
-        offsets = (offsets[:, None] + np.arange(extent, dtype=np.int64) * distance).ravel()
-    return offsets
-
-
-def _bind_copy(owner: Processor, source: Input, output: Output) -> BoundLoops:
-    """Bind the loop that copies elements to places of a result."""
-    assert source.dtype is not None
-    builder = ProgramBuilder()
-    program = builder.program([builder.load(0, source.dtype.register)])
-    return bind_loop(owner, program, output.layout.shape, 0, [source], [output])

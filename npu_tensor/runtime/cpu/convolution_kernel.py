@@ -11,10 +11,11 @@ from npu_tensor.ops.layouts import reshaped
 from npu_tensor.runtime.cpu.bind_loop import number_types, slots_of, with_fixed_numbers
 from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, Packed, Slot, joined
 from npu_tensor.runtime.cpu.cpu_cost import convolution_cost
-from npu_tensor.runtime.cpu.gemm import Matrix, Scattered, Windows
+from npu_tensor.runtime.cpu.gemm import Matrix, Scattered
 from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte, last_item
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
+from npu_tensor.runtime.cpu.windows import Places, Windows
 from npu_tensor.task import Cost, Input, Output, Refusal, Task
 
 __all__ = ["ConvolutionKernel", "convolution_kernel"]
@@ -142,8 +143,8 @@ class ConvolutionKernel(CpuKernel):
         per_output, per_channel, *per_place = weight.layout.strides
         batch, *extents, _ = zip(image.layout.shape, image.layout.strides, strict=True)
         places = tuple(
-            (*extent, count, size, step, gap, -before)
-            for extent, count, size, step, gap, (before, _) in zip(
+            Places(extent, distance, count, size, step, gap, -before)
+            for (extent, distance), count, size, step, gap, (before, _) in zip(
                 extents,
                 self.task.shape[1:-1],
                 kernel,

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.ops.declare import Layout
@@ -24,6 +23,7 @@ from npu_tensor.runtime.cpu.kernels import bind_copy, first_byte, last_item
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value
+from npu_tensor.runtime.cpu.windows import Places, strided_offsets, window_offsets
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Input, Task
 
@@ -172,19 +172,6 @@ def _spec(dtype: str, channels: int, columns: int, target: CpuTarget) -> _Spec:
     return _Spec("double" if size == 8 else "float", lanes, vectors, -(-columns // -(-columns // taps)))
 
 
-def _rows_of(
-    counts: Sequence[int], kernel: Sequence[int], extents: Sequence[int], steps: Sequence[tuple[int, int, int, int]]
-) -> NDArray[np.int64]:
-    """Return the offset in the image of each row of positions and element of the kernel, -1 outside."""
-    offsets, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
-    for count, size, extent, (step, gap, before, distance) in zip(counts, kernel, extents, steps, strict=True):
-        at = np.arange(count)[:, None] * step + np.arange(size) * gap - before
-        shape = offsets.shape[0] * count, offsets.shape[1] * size
-        offsets = (offsets[:, None, :, None] + (at * distance)[None, :, None, :]).reshape(shape)
-        inside = (inside[:, None, :, None] & ((at >= 0) & (at < extent))[None, :, None, :]).reshape(shape)
-    return np.where(inside, offsets, -1)
-
-
 def bind_depthwise_gradient(owner: Processor, task: Task) -> BoundLoops:
     """Bind the sums over chunks of positions, and the sum of these."""
     (image, gradient), (output,) = task.inputs, task.outputs
@@ -211,10 +198,15 @@ def bind_depthwise_gradient(owner: Processor, task: Task) -> BoundLoops:
     attributes = task.call.attributes
     extents, distances = image.layout.shape[1:-1], image.layout.strides[1:-1]
     befores = [before for before, _ in attributes["padding"]]
-    steps = [*zip(attributes["stride"], attributes["dilation"], befores, distances, strict=True)]
-    step, gap, before, distance = steps[-1]
+    *places, last = (
+        Places(extent, distance, count, size_of, step, gap, -before)
+        for extent, distance, count, size_of, step, gap, before in zip(
+            extents, distances, counts, kernel, attributes["stride"], attributes["dilation"], befores, strict=True
+        )
+    )
+    _, distance, _, _, step, gap, start = last
     # Positions that each element of a row of the kernel meets inside the image.
-    starts = np.arange(kernel[-1], dtype=np.int64) * gap - before
+    starts = np.arange(kernel[-1], dtype=np.int64) * gap + start
     firsts = np.clip(-(starts // step), 0, counts[-1])
     ends = np.maximum(firsts, np.clip(-((starts - extents[-1]) // step), 0, counts[-1]))
     inside = int(firsts.max())
@@ -241,10 +233,8 @@ def bind_depthwise_gradient(owner: Processor, task: Task) -> BoundLoops:
         "g_image": gradient.layout.strides[0] * size,
         "g_step": gradient.layout.strides[-2] * size,
     }
-    g_rows = _rows_of(
-        counts[:-1], [1] * len(counts[:-1]), counts[:-1], [(1, 0, 0, s) for s in gradient.layout.strides[1:-2]]
-    )
-    x_rows = _rows_of(counts[:-1], kernel[:-1], extents[:-1], steps[:-1])
+    g_rows = strided_offsets(Layout(tuple(counts[:-1]), gradient.layout.strides[1:-2]))
+    x_rows = window_offsets(places)
     tables = [
         np.stack([starts * distance * size, firsts, ends], axis=1),
         g_rows * size,

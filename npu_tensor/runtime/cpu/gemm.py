@@ -25,9 +25,10 @@ from npu_tensor.runtime.cpu.gemm_multiply import MULTIPLY_META, Form, GemmSpec, 
 from npu_tensor.runtime.cpu.gemm_pack import PackPrologue, PackSpec, Segment, pack_module, panel_bytes
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, register_dtype
+from npu_tensor.runtime.cpu.windows import Windows, strided_offsets, window_offsets
 from npu_tensor.runtime.memory import Buffer
 
-__all__ = ["Computed", "Gemm", "Matrix", "Packing", "Scattered", "Windows", "direct_tile", "tile_rows"]
+__all__ = ["Computed", "Gemm", "LaunchedLoop", "Matrix", "Packing", "Scattered", "direct_tile", "tile_rows"]
 
 Launch = Callable[..., None]
 
@@ -86,87 +87,6 @@ class Scattered(NamedTuple):
     batch: tuple[Layout, ...]  # one for each batch dimension
     rows: Layout
     columns: Layout
-
-
-class Windows(NamedTuple):
-    """An image as operand A: a row has the elements that a kernel covers at one position, run by run of channels.
-
-    The channels are neighbours in memory. Row r of the product at an index of the batch is position r + index . lines.
-    Elements outside the image are 0. With `depthwise`, column c of the product only reads channel c.
-
-    Attributes:
-        dtype: Dtype in memory.
-        batch: Elements between images, for each batch dimension.
-        lines: Positions between products, for each batch dimension.
-        channels: Number of channels that a row reads at each place of the kernel.
-        places: For each spatial dimension: extent, elements between neighbours, number of positions, elements of the
-            kernel, and place of element e at position p as p * step + e * gap + start: (step, gap, start).
-        depthwise: True if every channel is convolved on its own.
-    """
-
-    dtype: str
-    batch: tuple[int, ...]
-    lines: tuple[int, ...]
-    channels: int
-    places: tuple[tuple[int, int, int, int, int, int, int], ...]
-    depthwise: bool = False
-
-    @property
-    def taps(self) -> int:
-        """Number of places of the kernel."""
-        return math.prod([place[3] for place in self.places])
-
-    def _at(self) -> list[NDArray[np.int64]]:
-        """Return for each spatial dimension the place of each element of the kernel (columns) at each position."""
-        return [_positions(*place[2:]) for place in self.places]
-
-    @property
-    def is_inside(self) -> bool:
-        """True if no position reaches outside the image."""
-        pairs = zip(self.places, self._at(), strict=True)
-        return all(bool(((at >= 0) & (at < place[0])).all()) for place, at in pairs)
-
-    @property
-    def entries(self) -> int:
-        """Number of entries of `table`."""
-        return math.prod([place[2] * place[3] for place in self.places])
-
-    def run(self) -> tuple[int, int]:
-        """Return the elements of a run, and the number of spatial dimensions whose kernel elements are runs.
-
-        Neighbours of the kernel that are neighbours in memory, and inside the image, are one run.
-        """
-        extent, distance, *last = self.places[-1]
-        at = _positions(*last)
-        if distance * last[3] == self.channels and not self.depthwise and ((at >= 0) & (at < extent)).all():
-            return self.channels * last[1], len(self.places) - 1
-        return self.channels, len(self.places)
-
-    def offsets(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the offset of the first run of each row, and of each run from it, in elements."""
-        rows, runs = np.zeros(1, np.int64), np.zeros(1, np.int64)
-        for number, (place, at) in enumerate(zip(self.places, self._at(), strict=True)):
-            rows = (rows[:, None] + at[:, 0] * place[1]).ravel()
-            if number < self.run()[1]:
-                runs = (runs[:, None] + (at[:1] - at[0, 0])[0] * place[1]).ravel()
-        return rows, runs
-
-    def table(self) -> NDArray[np.int64]:
-        """Return the offset in elements of each run (columns) of each row, -1 outside the image."""
-        offsets, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
-        for number, ((extent, distance, *_), at) in enumerate(zip(self.places, self._at(), strict=True)):
-            if number >= self.run()[1]:
-                at = at[:, :1]
-            rows, columns = offsets.shape[0] * at.shape[0], offsets.shape[1] * at.shape[1]
-            offsets = (offsets[:, None, :, None] + (at * distance)[None, :, None, :]).reshape(rows, columns)
-            within = (at >= 0) & (at < extent)
-            inside = (inside[:, None, :, None] & within[None, :, None, :]).reshape(rows, columns)
-        return np.where(inside, offsets, -1)
-
-
-def _positions(count: int, size: int, step: int, gap: int, start: int) -> NDArray[np.int64]:
-    """Return the place that each element of a kernel (columns) has at each position (rows)."""
-    return np.arange(count)[:, None] * step + np.arange(size)[None, :] * gap + start
 
 
 class Computed(NamedTuple):
@@ -390,11 +310,7 @@ def _store_sum(accumulate: str, outputs: Sequence[Matrix]) -> Program:
 
 def _offsets(dtype: str, *layouts: Layout) -> NDArray[np.int64]:
     """Return the byte offsets of all elements of several dimensions, in row-major order."""
-    offsets = np.zeros(1, np.int64)
-    for layout in layouts:
-        for size, stride in zip(layout.shape, layout.strides, strict=False):
-            offsets = (offsets[:, None] + np.arange(size, dtype=np.int64) * stride).ravel()
-    return offsets * ELEMENT_SIZE[dtype]
+    return strided_offsets(*layouts) * ELEMENT_SIZE[dtype]
 
 
 def _batch_offsets(batch: tuple[int, ...], operand: Matrix | Scattered) -> NDArray[np.int64]:
@@ -436,7 +352,7 @@ def _strip_blocks(a_panels: int, b_panels: int, threads: int) -> int:
     return min(range(1, a_panels + 1), key=longest)
 
 
-class _Loop(NamedTuple):
+class LaunchedLoop(NamedTuple):
     """A kernel bound to its meta array: the leading arguments of `launch`."""
 
     kernel: Address | None
@@ -454,7 +370,7 @@ class Packing(NamedTuple):
     """
 
     key: Hashable
-    loop: _Loop
+    loop: LaunchedLoop
     matrices: NDArray[np.int64]
     panels: int
     panel_bytes: int
@@ -522,7 +438,7 @@ class Gemm:
         self.empty = problem.empty
         self.packings: tuple[Packing, ...] = ()
         self.strips = strips and not problem.empty
-        self.multiply = _Loop(None, 0, 0, 1)
+        self.multiply = LaunchedLoop(None, 0, 0, 1)
         if not problem.empty:
             self._bind(problem.with_batch_as_rows(), blocking, epilogue, threads)
 
@@ -600,17 +516,21 @@ class Gemm:
         m, n, _ = problem.shape
         unit, most_rows, columns = self._window_blocking(a, n, blocking)
         rows, size = tile_rows(m, most_rows), ELEMENT_SIZE[a.dtype]
-        run, is_inside = a.run()[0], a.is_inside
+        (run, places), is_inside = a.runs(), a.is_inside
         steps = 1 if a.depthwise else run // unit.count
         spec_b = _pack_spec(problem.b, unit, columns, -2, a.taps * a.channels, n, self._target)
         k = a.taps * (1 if a.depthwise else a.channels)
         pack_b = self._packing(spec_b, problem.b, problem.batch, k, max(1, k // unit.count), n, k_axis=-2)
         self.packings = (pack_b,)
         if is_inside:
-            lines, others = (each * size for each in a.offsets())
+            first = sum(each.start * each.distance for each in places)
+            positions = [Layout((each.positions,), (each.step * each.distance,)) for each in places]
+            taps = [Layout((each.size,), (each.gap * each.distance,)) for each in places]
+            lines, others = (strided_offsets(*positions) + first) * size, strided_offsets(*taps) * size
             runs = others.size
         else:
-            lines = (np.where((entries := a.table()) < 0, -1, entries * size)).astype(np.int32)
+            entries = window_offsets(places)
+            lines = np.where(entries < 0, -1, entries * size).astype(np.int32)
             others, runs = np.zeros(max(run * size, columns * size) + _CACHE_LINE, np.int8), lines.shape[1]
         self._metas += [lines, others]
         sizes = {"steps": steps, "runs": runs, "table": lines.ctypes.data, "others": others.ctypes.data}
@@ -686,10 +606,10 @@ class Gemm:
             key = (spec, operand, batch, k, lines)
         return Packing(key, loop, index.ravel(), panels, bytes_)
 
-    def _loop(self, module: Module, spec: Any, meta: NDArray[np.int64], items: int, grain: int) -> _Loop:
+    def _loop(self, module: Module, spec: Any, meta: NDArray[np.int64], items: int, grain: int) -> LaunchedLoop:
         self._metas.append(meta)
         kernel = self._engine.generated(module, spec, self._target)
-        return _Loop(kernel, meta.ctypes.data, items, even_grain(items, max(1, grain), self._threads))
+        return LaunchedLoop(kernel, meta.ctypes.data, items, even_grain(items, max(1, grain), self._threads))
 
     def __call__(
         self,

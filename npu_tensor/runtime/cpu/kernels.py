@@ -43,6 +43,7 @@ __all__ = [
     "LoopKernel",
     "ProductKernel",
     "bind_copy",
+    "bind_move",
     "composed_kernel",
     "first_byte",
     "last_item",
@@ -360,14 +361,20 @@ def bind_copy(
     assert source.layout is not None
     assert source.dtype is not None
     shape, dtype = source.layout.shape, dtype or source.dtype
-    builder = ProgramBuilder()
-    program = builder.program([builder.load(0, source.dtype.register).astype(dtype.register)])
     whole = Layout(shape, contiguous_strides(shape))
     if pitch is not None:
         whole = Layout(shape, (*contiguous_strides((*shape[:-1], pitch))[:-1], 1))
     nbytes = math.prod(shape[:-1]) * (pitch or shape[-1] if shape else 1) * dtype.itemsize
-    loops = bind_loop(owner, program, shape, 0, [source], [Output(item, dtype, whole, nbytes)])
+    loops = bind_move(owner, source, Output(item, dtype, whole, nbytes))
     return loops, source._replace(item=item, dtype=dtype, layout=whole)
+
+
+def bind_move(owner: Processor, source: Input, output: Output) -> BoundLoops:
+    """Return the loop that copies an operand to the places of a result of the same shape, converted to its dtype."""
+    assert source.dtype is not None
+    builder = ProgramBuilder()
+    program = builder.program([builder.load(0, source.dtype.register).astype(output.dtype.register)])
+    return bind_loop(owner, program, output.layout.shape, 0, [source], [output])
 
 
 def _factor(

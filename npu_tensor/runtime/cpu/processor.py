@@ -12,12 +12,13 @@ from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor.config import config
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.engine import Address, Engine, Module
-from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Packing, Scattered, Windows
+from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Packing, Scattered
 from npu_tensor.runtime.cpu.gemm_micro import UNITS, Blocking, blockings, choose_unit
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.map_kernel import LoopSpec
 from npu_tensor.runtime.cpu.pool import Pool
 from npu_tensor.runtime.cpu.target import host_target
+from npu_tensor.runtime.cpu.windows import Windows
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.rates import ProcessorRates, TileShape, processor_rates
 

@@ -23,7 +23,7 @@ from npu_tensor.runtime.cpu import vector_math
 from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined, step
 from npu_tensor.runtime.cpu.cpu_cost import PACKED_PIECE, recurrence_cost
 from npu_tensor.runtime.cpu.division import Division, even_grain
-from npu_tensor.runtime.cpu.gemm import Packing, _Loop
+from npu_tensor.runtime.cpu.gemm import LaunchedLoop, Packing
 from npu_tensor.runtime.cpu.gemm_micro import UNITS
 from npu_tensor.runtime.cpu.gemm_pack import PackSpec, pack_module, panel_bytes
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
@@ -542,6 +542,6 @@ class RecurrenceKernel(CpuKernel):
         offsets = [gate * units * of_row * size for gate in range(matrices)]
         meta = np.array([depth, depth, units, panels, line * size, k * size, nbytes, *offsets], np.int64)
         kernel = owner.compiled(pack_module, spec)
-        loop = _Loop(kernel, meta.ctypes.data, panels * matrices, max(1, PACKED_PIECE // nbytes))
+        loop = LaunchedLoop(kernel, meta.ctypes.data, panels * matrices, max(1, PACKED_PIECE // nbytes))
         self._pack_meta = meta  # keeps the memory alive
         return Packing((spec, meta.tobytes()), loop, np.arange(matrices), panels, nbytes)

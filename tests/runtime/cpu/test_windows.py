@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from npu_tensor.ops.declare import Layout
-from npu_tensor.runtime.cpu.gemm import Gemm, Matrix, Scattered, Windows
+from npu_tensor.runtime.cpu.gemm import Gemm, Matrix, Scattered
+from npu_tensor.runtime.cpu.windows import Places, Windows
 from tests.runtime.cpu.test_gemm import LEVELS, Scratch, guarded, machine, usual
 
 ROUNDING = {"float32": 1e-6, "bfloat16": 2.0**-7, "float64": 1e-14}
@@ -55,8 +56,8 @@ def test_windows(level: str, dtype: str, case: tuple[int, ...]) -> None:
     expected = convolved(image.astype(np.float64), weight.astype(np.float64), stride, padding, gap, groups)
     count, pixels = expected.shape[1], extent * extent
     result = guarded(np.zeros(expected.shape, stored), at_end=True)
-    rows = (extent, extent * channels, count, size, stride, gap, -padding)
-    columns = (extent, channels, count, size, stride, gap, -padding)
+    rows = Places(extent, extent * channels, count, size, stride, gap, -padding)
+    columns = Places(extent, channels, count, size, stride, gap, -padding)
     b: Matrix | Scattered
     if groups == channels == outputs:
         a = Windows(dtype, (pixels * channels,), (0,), inside, (rows, columns), depthwise=True)
