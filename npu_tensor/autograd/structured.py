@@ -14,6 +14,7 @@ import numpy as np
 
 from npu_tensor import ops
 from npu_tensor.functions.neural import wide
+from npu_tensor.ops.conv import CONVOLUTIONS, TRANSPOSED
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.movement import padded_places
 from npu_tensor.spec import Spec, contiguous_strides
@@ -120,8 +121,6 @@ def _gradient_of_weight(of: Recording, number: int) -> Tensor:
 
 
 _GEOMETRY: Final = ("stride", "padding", "dilation", "groups", "channels_last")
-_CONVOLUTIONS: Final = ops.conv_1d, ops.conv_2d, ops.conv_3d
-_TRANSPOSED: Final = ops.conv_transpose_1d, ops.conv_transpose_2d, ops.conv_transpose_3d
 
 
 def _places_of(image: Tensor, attributes: Mapping[str, Any]) -> tuple[int, ...]:
@@ -136,13 +135,13 @@ def _convolved(image: Tensor, weight: Tensor, counts: Sequence[int], attributes:
         (before, (count - 1) * step + gap * (size - 1) + 1 - extent - before)
         for count, size, extent, step, (before, _), gap in zip(counts, *sizes, strict=True)
     )
-    result: Tensor = _CONVOLUTIONS[len(counts) - 1](image, weight, **geometry)
+    result: Tensor = CONVOLUTIONS[len(counts) - 1](image, weight, **geometry)
     return result
 
 
 def _transposed(image: Tensor, weight: Tensor, extents: tuple[int, ...], attributes: Mapping[str, Any]) -> Tensor:
     geometry = {name: attributes[name] for name in _GEOMETRY}
-    result: Tensor = _TRANSPOSED[len(extents) - 1](image, weight, extents, **geometry)
+    result: Tensor = TRANSPOSED[len(extents) - 1](image, weight, extents, **geometry)
     return result
 
 

@@ -18,6 +18,7 @@ from npu_tensor.functions.creation import zeros
 from npu_tensor.functions.neural import wide
 from npu_tensor.functions.register import composite
 from npu_tensor.functions.shape import pad
+from npu_tensor.ops.conv import CONVOLUTIONS, TRANSPOSED
 from npu_tensor.ops.rules import integer_extents
 from npu_tensor.tensor import Tensor
 
@@ -72,9 +73,6 @@ def require_places(input: Tensor, places: int) -> None:
 
 # --- convolution
 
-_CONVOLUTIONS: Final = ops.conv_1d, ops.conv_2d, ops.conv_3d
-_TRANSPOSED: Final = ops.conv_transpose_1d, ops.conv_transpose_2d, ops.conv_transpose_3d
-
 
 def _convolved(
     input: Tensor,
@@ -92,7 +90,7 @@ def _convolved(
     around = tuple(_around(padding, weight.shape[2:], steps, dilations))
     batch = input if input.ndim == places + 2 else input.reshape(1, *input.shape)
     is_depthwise = places == 2 and groups == batch.shape[1] == weight.shape[0]
-    convolve = ops.conv_2d_dw if is_depthwise else _CONVOLUTIONS[places - 1]
+    convolve = ops.conv_2d_dw if is_depthwise else CONVOLUTIONS[places - 1]
     result = convolve(batch, weight, steps, around, dilations, groups, out_dtype=_sum_dtype(input))
     return _offset(result, bias, input)
 
@@ -180,7 +178,7 @@ def _transposed(
         (count - 1) * step + gap * (size - 1) + 1 + extra - 2 * crop for count, size, step, gap, crop, extra in sizes
     )
     around = tuple((crop, crop) for crop in cropped)
-    result = _TRANSPOSED[places - 1](
+    result = TRANSPOSED[places - 1](
         batch, weight, extents, steps, around, dilations, groups, out_dtype=_sum_dtype(input)
     )
     return _offset(result, bias, input)

@@ -134,6 +134,11 @@ def _grouped(image: Array, groups: int, channels_last: bool) -> Array:
     return image.reshape(image.shape[0], groups, image.shape[1] // groups, *image.shape[2:])
 
 
+def _grouped_weight(weight: Array, groups: int, dtype: np.dtype[Any]) -> Array:
+    """Return a weight as (groups, outputs / groups, channels, *kernel)."""
+    return weight.astype(dtype).reshape(groups, weight.shape[0] // groups, *weight.shape[1:])
+
+
 def _ungrouped(image: Array, counts: Sequence[int], channels_last: bool) -> Array:
     image = image.reshape(image.shape[0], image.shape[1] * image.shape[2], *counts)
     return np.moveaxis(image, 1, -1) if channels_last else image
@@ -186,15 +191,15 @@ def _convolution(name: str, ggml: str) -> Any:
     ) -> Array:
         """Multiply the elements under each position of a kernel by it, and add them."""
         image = _grouped(input, groups, channels_last)
-        outputs, per_group, *kernel = weight.shape
-        kernels = weight.astype(image.dtype).reshape(groups, outputs // groups, per_group, *kernel)
+        kernels = _grouped_weight(weight, groups, image.dtype)
+        kernel = weight.shape[2:]
         spans = _spans(kernel, dilation)
         counts = [
             (extent + sum(pair) - span) // step + 1
             for extent, pair, span, step in zip(image.shape[3:], padding, spans, stride, strict=True)
         ]
         framed = _region(image, [-before for before, _ in padding], _frame(kernel, counts, stride, dilation))
-        total = np.zeros((image.shape[0], groups, outputs // groups, math.prod(counts)), image.dtype)
+        total = np.zeros((image.shape[0], *kernels.shape[:2], math.prod(counts)), image.dtype)
         for place, met in _slices(kernel, counts, stride, dilation):
             total += kernels[place] @ framed[met].reshape(*image.shape[:3], math.prod(counts))
         return _ungrouped(total, counts, channels_last)
@@ -218,11 +223,11 @@ def _transposed(name: str, ggml: str = "") -> Any:
     ) -> Array:
         """Add each element times the kernel to the `extents` places that it meets in a convolution."""
         image = _grouped(input, groups, channels_last)
-        outputs, per_group, *kernel = weight.shape
-        kernels = weight.astype(image.dtype).reshape(groups, outputs // groups, per_group, *kernel)
+        kernels = _grouped_weight(weight, groups, image.dtype)
+        kernel = weight.shape[2:]
         counts = image.shape[3:]
         frame = _frame(kernel, counts, stride, dilation)
-        total = np.zeros((image.shape[0], groups, per_group, *frame), image.dtype)
+        total = np.zeros((image.shape[0], groups, weight.shape[1], *frame), image.dtype)
         flat = image.reshape(*image.shape[:3], math.prod(counts))
         for place, met in _slices(kernel, counts, stride, dilation) if math.prod(counts) else ():
             total[met] += (kernels[place].swapaxes(1, 2) @ flat).reshape(*total.shape[:3], *counts)
@@ -239,6 +244,13 @@ conv_3d: Final = _convolution("conv_3d", "CONV_3D")
 conv_transpose_1d: Final = _transposed("conv_transpose_1d", "CONV_TRANSPOSE_1D")
 conv_transpose_2d: Final = _transposed("conv_transpose_2d", "CONV_TRANSPOSE_2D")
 conv_transpose_3d: Final = _transposed("conv_transpose_3d")
+
+
+CONVOLUTIONS: Final = conv_1d, conv_2d, conv_3d
+"""Convolutions of one, two and three places."""
+
+TRANSPOSED: Final = conv_transpose_1d, conv_transpose_2d, conv_transpose_3d
+"""Transposed convolutions of one, two and three places."""
 
 
 @op(kind="data", rule=_weight_rule, public=False)

@@ -137,8 +137,7 @@ def loop_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
     level = _level(nbytes, working, rates)
     arithmetic = elements * flops(task.program) / rates.flops + rows * reductions * rates.row_seconds
     arithmetic += sum(_access_seconds(tensor, task.rows, elements, level, rates) for tensor in tensors)
-    seconds = max(arithmetic / working, _memory_seconds(nbytes, working, rates))
-    return Cost(_sum(rates, (seconds, working)), nbytes)
+    return _of_one_loop(nbytes, arithmetic, working, rates)
 
 
 class ProductWork(NamedTuple):
@@ -214,7 +213,7 @@ def convolution_cost(task: Task, rates: ProcessorRates, threads: int, depthwise:
     seconds = 2 * task.macs / rates.flops if depthwise else task.macs / rates.macs["float32"]
     seconds += elements * flops(task.program) / rates.flops
     working = max(1, min(threads, int(seconds / rates.fork_seconds)))
-    return Cost(_sum(rates, (max(seconds / working, _memory_seconds(nbytes, working, rates)), working)), nbytes)
+    return _of_one_loop(nbytes, seconds, working, rates)
 
 
 QUANTIZED_MACS: Final = 0.6
@@ -255,7 +254,7 @@ def attention_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
     working = max(1, min(threads, macs // LEAST_PIECE, batch * key.shape[1] if is_backward else threads))
     nbytes = _tensor_bytes(task)
     seconds = macs / rates.macs["float32"] + scores * EXPONENTIAL_FLOPS / rates.flops
-    return Cost(_sum(rates, (max(seconds / working, _memory_seconds(nbytes, working, rates)), working)), nbytes)
+    return _of_one_loop(nbytes, seconds, working, rates)
 
 
 CELL_FLOPS: Final = 5 * PRIMITIVES["exp"].flops
@@ -268,20 +267,18 @@ def recurrence_cost(task: Task, shape: tuple[int, int, int], gates: int, rates: 
     macs = units * shape[2] * gates
     working = max(1, min(threads, macs // shape[0] // LEAST_PIECE))
     seconds = macs / rates.macs["float32"] + units * CELL_FLOPS / rates.flops
-    return Cost(_sum(rates, (max(seconds / working, _memory_seconds(nbytes, working, rates)), working)), nbytes)
+    return _of_one_loop(nbytes, seconds, working, rates)
 
 
 def copy_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
     nbytes = _tensor_bytes(task)
-    working = max(1, min(threads, nbytes // PACKED_PIECE))
-    return Cost(_sum(rates, (_memory_seconds(nbytes, working, rates), working)), nbytes)
+    return _of_one_loop(nbytes, 0.0, max(1, min(threads, nbytes // PACKED_PIECE)), rates)
 
 
 def taps_cost(task: Task, operations: int, rates: ProcessorRates, threads: int) -> Cost:
     """Return the cost of a pool, a resized image or samples, from the number of elements that are combined."""
     nbytes, working = _tensor_bytes(task), max(1, min(threads, operations // LEAST_PIECE))
-    seconds = max(operations * TAP_FLOPS / rates.flops / working, _memory_seconds(nbytes, working, rates))
-    return Cost(_sum(rates, (seconds, working)), nbytes)
+    return _of_one_loop(nbytes, operations * TAP_FLOPS / rates.flops, working, rates)
 
 
 TAP_FLOPS: Final = 4
@@ -294,6 +291,19 @@ ROUNDING_FLOPS: Final = 8
 def quantized_piece(item_bytes: int, tokens: int) -> int:
     """Return the number of items that a thread claims at a time, from their size and the number of tokens."""
     return max(1, PACKED_PIECE // (item_bytes * tokens)) if item_bytes and tokens else 1
+
+
+def _of_one_loop(nbytes: int, seconds: float, working: int, rates: ProcessorRates) -> Cost:
+    """Return the cost of a loop that is bound by its arithmetic or by its memory traffic.
+
+    Args:
+        nbytes: Bytes read and written.
+        seconds: Arithmetic of all threads together.
+        working: Threads that work on it.
+        rates: Rates of the processor.
+    """
+    stage = max(seconds / working, _memory_seconds(nbytes, working, rates)), working
+    return Cost(_sum(rates, stage), nbytes)
 
 
 def _sum(rates: ProcessorRates, *stages: tuple[float, int]) -> Expense:

@@ -338,30 +338,49 @@ def _over_kernel(
     last = emitter.sub(meta["m"], 1)
     rows = [emitter.smaller(emitter.add(place.first_row, i), last) for i in range(tile.rows)]
     numbers = [emitter.add(row, place.first_line) for row in rows]
-
-    def entry(array: Value, number: Value) -> Value:
-        return emitter.load_value("i64", emitter.byte_offset(array, emitter.mul(number, 8)))
-
-    firsts = [emitter.byte_offset(image, entry(table, number)) for number in numbers] if tile.is_inside else []
-    lines = [emitter.mul(number, meta["runs"]) for number in numbers]
-
-    def add_run_inside(number: Value, carried: list[Value]) -> list[Value]:
-        offset = entry(others, number)
-        return add_run([emitter.byte_offset(first, offset) for first in firsts], carried)
-
-    def add_place(number: Value, carried: list[Value]) -> list[Value]:
-        runs = []
-        for line in lines:
-            at = emitter.byte_offset(table, emitter.mul(emitter.add(line, number), 4))
-            offset = emitter.convert("sext", emitter.load_value("i32", at, align=4), "i64")
-            is_inside = emitter.compare("sge", offset, 0)
-            runs.append(emitter.select(is_inside, emitter.byte_offset(image, offset), others))
-        return add_run(runs, carried)
+    if tile.is_inside:
+        runs_at = _runs_inside(emitter, image, table, others, numbers)
+    else:
+        lines = [emitter.mul(number, meta["runs"]) for number in numbers]
+        runs_at = _runs_with_padding(emitter, image, table, others, lines)
 
     unit, lanes = tile.unit, unit_lanes(tile.unit, emitter.target)
     initial = [Value("zeroinitializer", f"<{lanes} x {unit.accumulator}>")] * (tile.rows * (tile.columns // lanes))
     b = emitter.byte_offset(place.b, emitter.mul(place.b_panel, meta["b_panel_bytes"]))
-    return emitter.loop(0, meta["runs"], 1, [b, *initial], add_run_inside if tile.is_inside else add_place)[1:]
+    return emitter.loop(0, meta["runs"], 1, [b, *initial], lambda run, carried: add_run(runs_at(run), carried))[1:]
+
+
+def _runs_inside(
+    emitter: Emitter, image: Value, table: Value, others: Value, rows: Sequence[Value]
+) -> Callable[[Value], list[Value]]:
+    """Return the function from the number of a run to its address in each row, of windows inside the image."""
+
+    def entry(array: Value, number: Value) -> Value:
+        return emitter.load_value("i64", emitter.byte_offset(array, emitter.mul(number, 8)))
+
+    firsts = [emitter.byte_offset(image, entry(table, row)) for row in rows]
+
+    def runs_at(run: Value) -> list[Value]:
+        offset = entry(others, run)
+        return [emitter.byte_offset(first, offset) for first in firsts]
+
+    return runs_at
+
+
+def _runs_with_padding(
+    emitter: Emitter, image: Value, table: Value, others: Value, lines: Sequence[Value]
+) -> Callable[[Value], list[Value]]:
+    """Return the function from the number of a run to its address in each row; runs outside the image are zeros.
+
+    Lines are the numbers of the first entries of the rows in the table.
+    """
+
+    def run_of(line: Value, run: Value) -> Value:
+        at = emitter.byte_offset(table, emitter.mul(emitter.add(line, run), 4))
+        offset = emitter.convert("sext", emitter.load_value("i32", at, align=4), "i64")
+        return emitter.select(emitter.compare("sge", offset, 0), emitter.byte_offset(image, offset), others)
+
+    return lambda run: [run_of(line, run) for line in lines]
 
 
 _FORMS: Final[Mapping[Form, Callable[[Emitter, TileSpec, Mapping[str, Value], _Place], list[Value]]]] = {

@@ -8,7 +8,7 @@ comment; the error there is relative and before rounding to float32 (half a unit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 import numpy as np
@@ -343,7 +343,8 @@ def cos(e: Emitter, x: Value) -> Value:
     return _sin_of_quadrant(e, r, e.add(n, 1))
 
 
-def atan(e: Emitter, x: Value) -> Value:
+def atan(e: Emitter, x: Value, coefficients: Sequence[float] = ATAN) -> Value:
+    """Return the arctangent; the polynomial has the precision of its coefficients."""
     # atan a is pi/2 + atan(-1/a), and pi/4 + atan((a - 1) / (a + 1)): one of the three has an argument up to tan(pi/8).
     magnitude = e.abs(x)
     middle = e.compare("ogt", magnitude, math.tan(math.pi / 8))
@@ -353,7 +354,7 @@ def atan(e: Emitter, x: Value) -> Value:
     bottom = e.select(far, magnitude, e.select(middle, e.add(magnitude, 1.0), one))
     r = e.div(top, bottom)
     z = e.mul(r, r)
-    angle = e.fma(e.mul(e.polynomial(z, ATAN), z), r, r)
+    angle = e.fma(e.mul(e.polynomial(z, coefficients), z), r, r)
     base = e.select(far, math.pi / 2, e.select(middle, math.pi / 4, zero))
     return e.copysign(e.add(angle, base), x)
 

@@ -13,7 +13,7 @@ from functools import cache, partial
 
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.values import Value
-from npu_tensor.runtime.cpu.vector_math import log_specials
+from npu_tensor.runtime.cpu.vector_math import atan, log_specials
 
 __all__ = ["FUNCTIONS"]
 
@@ -225,21 +225,6 @@ def log1p(e: Emitter, x: Value) -> Value:
     return e.select(e.compare("oeq", x, 0.0), x, result)
 
 
-def atan(e: Emitter, x: Value) -> Value:
-    # atan a is pi/2 + atan(-1/a), and pi/4 + atan((a - 1) / (a + 1)): one of the three has an argument up to tan(pi/8).
-    magnitude = e.abs(x)
-    middle = e.compare("ogt", magnitude, math.tan(math.pi / 8))
-    far = e.compare("ogt", magnitude, math.tan(3 * math.pi / 8))
-    zero, one = e.constant(0.0, x.type), e.constant(1.0, x.type)
-    top = e.select(far, -1.0, e.select(middle, e.sub(magnitude, 1.0), magnitude))
-    bottom = e.select(far, magnitude, e.select(middle, e.add(magnitude, 1.0), one))
-    r = e.div(top, bottom)
-    z = e.mul(r, r)
-    angle = e.fma(e.mul(e.polynomial(z, ATAN), z), r, r)
-    base = e.select(far, math.pi / 2, e.select(middle, math.pi / 4, zero))
-    return e.copysign(e.add(angle, base), x)
-
-
 @cache
 def _erf_tables() -> tuple[list[float], list[float]]:
     """Return erf and its derivative at the multiples of 1 / ERF_STEPS."""
@@ -364,6 +349,6 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "sin": sin,
     "cos": cos,
     "tanh": tanh,
-    "atan": atan,
+    "atan": partial(atan, coefficients=ATAN),
     "erf": erf,
 }
