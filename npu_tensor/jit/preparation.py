@@ -39,13 +39,13 @@ def prepared_nodes(roots: Sequence[Node], varying: Collection[Any]) -> list[Node
     sources = _sources(pending, varying)
     if not sources:
         return []
-    needed, results = {*roots}, _with_bases(roots, pending)
+    needed, results, readers = {*roots}, _with_bases(roots, pending), _readers(pending)
     prepared: list[Node] = []
     remaining = LARGER_BYTES
     for node, inputs in reversed(pending.items()):
         if node not in needed and node in sources:
             continue
-        if node in sources and node not in results and not _is_free(node, pending):
+        if node in sources and node not in results and not _is_free(node, pending, readers):
             nbytes = node.spec.nbytes
             if nbytes <= max(SMALL_BYTES, sum(leaf.spec.nbytes for leaf in sources[node])):
                 prepared.append(node)
@@ -84,14 +84,24 @@ def _with_bases(roots: Sequence[Node], pending: Mapping[Node, tuple[Any, ...]]) 
     return results
 
 
-def _is_free(node: Node, pending: Mapping[Node, tuple[Any, ...]]) -> bool:
+def _readers(pending: Mapping[Node, tuple[Any, ...]]) -> dict[Node, list[Node]]:
+    """Return the readers of each node that is read."""
+    readers: dict[Node, list[Node]] = {}
+    for node, inputs in pending.items():
+        for operand in inputs:
+            if isinstance(operand, Node):
+                readers.setdefault(operand, []).append(node)
+    return readers
+
+
+def _is_free(node: Node, pending: Mapping[Node, tuple[Any, ...]], readers_of: Mapping[Node, Sequence[Node]]) -> bool:
     """Return True if the readers of a node compute it at no cost, or keep it in a layout of their own."""
     assert node.call is not None
     if node.call.op.kind != "view":
         return node.call.op is ops.fill.op
     if _is_strided(node, pending):
         return True
-    readers = [each for each, inputs in pending.items() if node in inputs]
+    readers = readers_of.get(node, ())
     return node.spec.nbytes > SMALL_BYTES and all(each.call and each.call.op.kind == "matmul" for each in readers)
 
 

@@ -269,7 +269,8 @@ class Optimizer:
             numbers = [number for options in self._options.values() for number in options.numbers]
             given += [number._node for number in numbers]
             if len({*given}) == len(given):
-                places = [next(n for n, each in enumerate(written) if each is target) for target, _ in updates]
+                place_of = {id(each): place for place, each in enumerate(written)}
+                places = [place_of[id(target)] for target, _ in updates]
                 template = template_of(given, [value._node for _, value in updates])
                 self._templates = {structure: (template, places, numbers)}
         return updates

@@ -197,15 +197,7 @@ class _Rewriting:
         assert spec is not None
         assert other_spec is not None
         if self._products and _is_product(call):
-            outputs, channels, *_ = other_spec.shape
-            rows = self._view(ops.reshape.op, operands[0], (math.prod(spec.shape[:-1]), channels), number)
-            matrix = self._view(ops.reshape.op, operands[1], (outputs, channels), number)
-            matrix = self._view(ops.permute.op, matrix, (1, 0), number)
-            factors = self._graph.nodes[rows]["spec"], self._graph.nodes[matrix]["spec"]
-            product = ops.contract.op.call(factors, (call.attributes["out_dtype"],))
-            product_item = self._new(product, [rows, matrix], number)
-            result = self._view(ops.reshape.op, product_item, (*spec.shape[:-1], outputs), number)
-            self._finish(number, result, item["keep"])
+            self._finish(number, self._product(number, call, *operands), item["keep"])
             return
         if (
             call.op.kind == "conv"
@@ -223,6 +215,23 @@ class _Rewriting:
             self._add(last, operands, item["keep"], number)
         else:
             self._finish(number, self._new(last, operands, number), item["keep"])
+
+    def _product(self, number: int, call: Call, image: int, weight: int) -> int:
+        """Add the matrix product that computes a convolution, and return its result as an image."""
+        *places, channels = self._shape(image)
+        outputs = self._shape(weight)[0]
+        rows = self._view(ops.reshape.op, image, (math.prod(places), channels), number)
+        matrix = self._view(ops.reshape.op, weight, (outputs, channels), number)
+        matrix = self._view(ops.permute.op, matrix, (1, 0), number)
+        factors = self._graph.nodes[rows]["spec"], self._graph.nodes[matrix]["spec"]
+        product = self._new(ops.contract.op.call(factors, (call.attributes["out_dtype"],)), [rows, matrix], number)
+        return self._view(ops.reshape.op, product, (*places, outputs), number)
+
+    def _shape(self, number: int) -> tuple[int, ...]:
+        """Return the shape of an item that is not a number."""
+        spec = self._spec(number)
+        assert spec is not None
+        return spec.shape
 
     def _view(self, op: Op, number: int, attribute: tuple[int, ...], origin: int) -> int:
         """Add a view with one attribute."""
