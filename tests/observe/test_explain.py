@@ -156,11 +156,12 @@ def test_a_captured_function_explains_the_plan_that_it_runs() -> None:
 
 
 @needs_compiler
+@pytest.mark.usefixtures("own_rates")
 def test_what_a_captured_function_reads_from_outside_is_not_counted_as_copies() -> None:
     """By predicted latency, this product goes to the array only if its weights are there already, in whole tiles."""
     weight = nt.ones(4100, 4096, dtype=nt.bfloat16).realize()
-    x = nt.ones(32, 4100, dtype=nt.bfloat16).realize()
-    with nt.default_device("sim:npu2", policy="latency"):
+    x = nt.ones(16, 4100, dtype=nt.bfloat16).realize()
+    with nt.config.scope(threads=2), nt.default_device("sim:npu2", policy="latency"):
         assert nt.explain(x @ weight)[-1].device == "cpu"
         assert nt.jit(lambda x: x @ weight).explain(x)[-1].device == "sim:npu2"
 
