@@ -32,13 +32,19 @@ __all__ = ["Computed", "Gemm", "LaunchedLoop", "Matrix", "Packing", "Scattered",
 
 Launch = Callable[..., None]
 
-# Panels of A that are multiplied by one panel of B after the other, so that L2 holds them meanwhile.
-_BLOCK_BYTES = 384 << 10
+# Block of panels of A that are multiplied by one panel of B after the other: bytes, and panels, whose sums are kept.
+_BLOCK_BYTES, _BLOCK_PANELS = 4 << 20, 64
+# Part of a panel of B that L1 holds for all tiles of a strip, beside the sums and what is read of A.
+_PART_BYTES = 16 << 10
 # A piece of work that a thread claims: long against the claim (0.1 us), short against the whole product.
 _PIECE_CYCLES = 15_000
 _PIECE_BYTES = 32 << 10
 # Overhead of a tile besides its steps: decoding, storing, the epilogue.
 _OVERHEAD_CYCLES = 500
+# Overhead of a strip, and cycles per byte of its panel of B, which is packed or comes from another cache.
+_STRIP_CYCLES, _PACKED_CYCLES, _READ_CYCLES = 300, 0.5, 0.1
+# Blocks per thread that are tried beyond the fewest.
+_MORE_BLOCKS = 4
 # Neighbours along K that are packed run by run: without masks at least a vector of units.
 _LEAST_RUN = 8
 # Upper bounds for products that read their operands in place: rows, and multiplications of units. Measured on a Zen 4:
@@ -340,16 +346,23 @@ def _segments(lines: NDArray[np.int64], distance: int, width: int, lanes: int) -
     return panels, Segment(places[starts] - begin, begin, begin + ends - starts, lines[starts] - begin * distance)
 
 
-def _strip_blocks(a_panels: int, b_panels: int, threads: int) -> int:
-    """Return the number of blocks of A that ends a loop first in which each thread packs its panels of B.
+def _blocks(a_panels: int, b_panels: int, most: int, tile_cycles: int, strip_cycles: int, threads: int) -> int:
+    """Return the number of blocks of panels of A with which the busiest thread ends first.
 
-    Packing a panel of B lasts about half as long as multiplying it by one of A.
+    Args:
+        a_panels: Panels of A.
+        b_panels: Panels of B, of all products.
+        most: Upper bound on the panels of a block.
+        tile_cycles: Cycles of a tile.
+        strip_cycles: Further cycles of a strip, such as those for reading its panel of B.
+        threads: Number of threads.
     """
 
     def longest(blocks: int) -> int:
-        return -(-blocks * b_panels // threads) * (2 * -(-a_panels // blocks) + 1)
+        return -(-blocks * b_panels // threads) * (-(-a_panels // blocks) * tile_cycles + strip_cycles)
 
-    return min(range(1, a_panels + 1), key=longest)
+    least = -(-a_panels // most)
+    return min(range(least, min(a_panels, least + _MORE_BLOCKS * threads) + 1), key=longest)
 
 
 class LaunchedLoop(NamedTuple):
@@ -458,9 +471,20 @@ class Gemm:
             ]
         m, n, _ = problem.shape
         a_panels, b_panels = -(-m // tile.rows), -(-n // tile.columns)
-        blocks = sizes.get("blocks") or max(1, -(-a_panels * sizes.get("a_panel_bytes", 0) // _BLOCK_BYTES))
+        runs, step_bytes = sizes.get("runs", 1), tile.columns * unit.bytes
+        steps = sizes["steps"] * runs
+        tile_cycles = _OVERHEAD_CYCLES + steps * tile.rows * tile.columns // unit_lanes(tile.unit, self._target)
+        blocks = sizes.get("blocks")
+        if blocks is None:
+            most = min(_BLOCK_PANELS, _BLOCK_BYTES // max(1, sizes.get("a_panel_bytes", 0)))
+            read = _STRIP_CYCLES + steps * step_bytes * (_PACKED_CYCLES if self.strips else _READ_CYCLES)
+            blocks = _blocks(a_panels, len(offsets[0]) * b_panels, max(1, most), tile_cycles, int(read), threads)
         block_panels = -(-a_panels // blocks)
         blocks = -(-a_panels // block_panels)
+        part = max(1, _PART_BYTES // step_bytes)
+        sizes |= {"part": max(1, part // sizes["steps"]) if "runs" in sizes else part}
+        lines = -(-min(part, steps) * step_bytes // _CACHE_LINE)
+        sizes["ahead_bytes"] = -(-lines // block_panels) * _CACHE_LINE
         sizes |= {"m": m, "n": n, "a_panels": a_panels, "b_panels": b_panels}
         sizes |= {"block_panels": block_panels, "blocks": blocks}
         header = [sizes.get(field, 0) for field in MULTIPLY_META]
@@ -468,8 +492,6 @@ class Gemm:
         offsets += [_batch_offsets(problem.batch, tensor) for tensor in problem.tensors]
         if isinstance(problem.a, Windows):
             offsets.append(_offsets("int8", Layout(problem.batch, problem.a.lines)))
-        steps = sizes["steps"] * sizes.get("runs", 1)
-        tile_cycles = _OVERHEAD_CYCLES + steps * tile.rows * tile.columns // unit_lanes(tile.unit, self._target)
         spec = GemmSpec(
             tile,
             tuple(output.dtype for output in problem.outputs),
@@ -477,13 +499,12 @@ class Gemm:
             tuple((operand.dtype, _access(operand, n)) for operand in problem.operands),
             self.strips,
         )
-        strips = len(offsets[0]) * blocks * b_panels
         self.multiply = self._loop(
             multiply_module,
             spec,
             np.concatenate([np.array(header, np.int64), np.stack(offsets, axis=1).ravel()]),
-            strips if self.strips else strips * block_panels,
-            _PIECE_CYCLES // (tile_cycles * (block_panels if self.strips else 1)),
+            len(offsets[0]) * blocks * b_panels,
+            _PIECE_CYCLES // (tile_cycles * block_panels),
         )
 
     def _packed(
@@ -505,7 +526,6 @@ class Gemm:
         self.strips &= not isinstance(problem.b, Computed) and pack_b.panel_bytes <= _STRIP_BYTES
         self.strips &= isinstance(problem.b, Scattered) or pack_a.panels * pack_a.panel_bytes <= _STRIPPED_BYTES
         if self.strips:
-            sizes["blocks"] = _strip_blocks(pack_a.panels, len(offsets[0]) * pack_b.panels, threads)
             sizes |= {"pack": int(pack_b.loop.kernel or 0), "pack_meta": pack_b.loop.meta_address}
         return tile, sizes, offsets
 

@@ -73,9 +73,10 @@ class TileSpec(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Position of a tile: matrices of its product, panels, and first row and column.
+    """Position of a tile: matrices of its product, panels, first row and column, and the part of K.
 
-    `first_line` is the line of the table of windows that belongs to the first row of the product.
+    `first_line` is the line of the table of windows that belongs to the first row of the product. `start` and `count`
+    are steps, or runs of windows; `sums` are those of earlier parts.
     """
 
     a: Value
@@ -85,32 +86,9 @@ class _Place(NamedTuple):
     first_row: Value
     first_column: Value
     first_line: Value | None
-
-
-def emit_sums(
-    emitter: Emitter,
-    tile: TileSpec,
-    meta: Mapping[str, Value],
-    a: Value,
-    b: Value,
-    a_panel: Value,
-    b_panel: Value,
-    first_line: Value | None = None,
-) -> list[Value]:
-    """Return the sums row by row, as vectors of columns.
-
-    Args:
-        emitter: Emitter of the kernel.
-        tile: Parameters of the tile.
-        meta: `MULTIPLY_META` of the product.
-        a: Address of matrix A, packed or not.
-        b: Address of matrix B, packed or not.
-        a_panel: Number of the panel of A.
-        b_panel: Number of the panel of B.
-        first_line: Line of the table of windows for the first row of the product.
-    """
-    rows, columns = emitter.mul(a_panel, tile.rows), emitter.mul(b_panel, tile.columns)
-    return _FORMS[tile.form](emitter, tile, meta, _Place(a, b, a_panel, b_panel, rows, columns, first_line))
+    start: Value
+    count: Value
+    sums: Sequence[Value] = ()
 
 
 def _packed(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _Place) -> list[Value]:
@@ -128,12 +106,15 @@ def _packed(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: 
 
     a = emitter.byte_offset(place.a, emitter.mul(place.a_panel, meta["a_panel_bytes"]))
     b = emitter.byte_offset(place.b, emitter.mul(place.b_panel, meta["b_panel_bytes"]))
-    initial = [Value("zeroinitializer", type_)] * vectors
+    sums = place.sums
     if tile.shifted:
-        initial, b = load_b(b), emitter.byte_offset(b, vectors * vector_bytes)
-    from_a = Operand(tile.rows, a, tile.rows * unit.bytes, load_a)
-    from_b = Operand(vectors, b, vectors * vector_bytes, load_b)
-    return emit_products(emitter, unit, from_a, from_b, meta["steps"], initial * tile.rows)
+        at_first = emitter.compare("eq", place.start, 0)
+        sums = emitter.branch(at_first, lambda: load_b(b) * tile.rows, lambda: place.sums)
+        b = emitter.byte_offset(b, vectors * vector_bytes)
+    a_bytes, b_bytes = tile.rows * unit.bytes, vectors * vector_bytes
+    from_a = Operand(tile.rows, emitter.byte_offset(a, emitter.mul(place.start, a_bytes)), a_bytes, load_a)
+    from_b = Operand(vectors, emitter.byte_offset(b, emitter.mul(place.start, b_bytes)), b_bytes, load_b)
+    return emit_products(emitter, unit, from_a, from_b, place.count, sums)
 
 
 def _lines(emitter: Emitter, first: Value, count: int, end: Value, stride: Value) -> list[Value]:
@@ -344,10 +325,11 @@ def _over_kernel(
         lines = [emitter.mul(number, meta["runs"]) for number in numbers]
         runs_at = _runs_with_padding(emitter, image, table, others, lines)
 
-    unit, lanes = tile.unit, unit_lanes(tile.unit, emitter.target)
-    initial = [Value("zeroinitializer", f"<{lanes} x {unit.accumulator}>")] * (tile.rows * (tile.columns // lanes))
     b = emitter.byte_offset(place.b, emitter.mul(place.b_panel, meta["b_panel_bytes"]))
-    return emitter.loop(0, meta["runs"], 1, [b, *initial], lambda run, carried: add_run(runs_at(run), carried))[1:]
+    step_bytes = tile.columns * tile.unit.bytes
+    b = emitter.byte_offset(b, emitter.mul(emitter.mul(place.start, meta["steps"]), step_bytes))
+    end = emitter.add(place.start, place.count)
+    return emitter.loop(place.start, end, 1, [b, *place.sums], lambda run, rest: add_run(runs_at(run), rest))[1:]
 
 
 def _runs_inside(
@@ -403,8 +385,8 @@ _FORMS: Final[Mapping[Form, Callable[[Emitter, TileSpec, Mapping[str, Value], _P
 MULTIPLY_META = (
     *("m", "n", "steps", "rest", "a_panels", "b_panels", "block_panels", "blocks"),
     *("a_panel_bytes", "b_panel_bytes", "a_line_bytes", "b_line_bytes", "a_step_bytes"),
-    *("pack", "pack_meta"),  # of a product that packs B panel by panel: see `_compute_strips`
-    *("runs", "table", "others"),
+    *("pack", "pack_meta"),  # of a product that packs B panel by panel: see `_pack`
+    *("runs", "table", "others", "part", "ahead_bytes"),
 )
 
 # Operations of the longest epilogue that is written once for each vector of a tile.
@@ -427,7 +409,11 @@ class GemmSpec(NamedTuple):
 
 
 class _MultiplyWriter:
-    """Writes the multiply kernel. A work item is one tile of the result."""
+    """Writes the multiply kernel. A work item is a strip of the result: one panel of B by a block of panels of A.
+
+    The packed form and windows multiply part after part of K, so that the part of B stays in L1 for all tiles of the
+    strip. The sums of the tiles are on the stack meanwhile.
+    """
 
     def __init__(self, spec: GemmSpec, target: CpuTarget) -> None:
         self.spec = spec
@@ -445,70 +431,127 @@ class _MultiplyWriter:
         self.offsets = self.emitter.byte_offset(self.row_strides, 8 * len(slots))
 
     def text(self) -> str:
-        emitter, tile = self.emitter, self.shape
+        emitter, tile, meta = self.emitter, self.shape, self.meta
         # Columns of the sums in memory, which are read by whole vectors even if a tile has fewer columns.
         self.row_bytes = max(tile.columns, emitter.lanes) * self.unit.bytes
         self.sums = emitter.assign("ptr", f"alloca [{tile.rows * self.row_bytes} x i8], align 64")
         self.matrices = [emitter.load_value("ptr", POINTERS, slot) for slot in range(2)]
+        if tile.form in ("packed", "windows"):
+            nbytes = emitter.mul(meta["block_panels"], self._tile_bytes())
+            self.kept = emitter.assign("ptr", f"alloca i8, i64 {nbytes.name}, align 64")
+        if self.spec.strips:
+            nbytes = meta["b_panel_bytes"]
+            self.panel = emitter.assign("ptr", f"alloca i8, i64 {nbytes.name}, align 64")
+            self.pack_pointers = emitter.assign("ptr", "alloca [2 x ptr], align 8")
+            emitter.statement(f"store ptr {self.matrices[1].name}, ptr {emitter.byte_offset(self.pack_pointers, 8).name}")
+        emitter.loop(BEGIN, END, 1, (), self._compute_strip)
+        return emitter.kernel()
 
-        def compute_item(index: Value, _: list[Value]) -> None:
-            rest, in_block = self._divide(index, "block_panels")
-            rest, b_panel = self._divide(rest, "b_panels")
-            product, block = self._divide(rest, "blocks")
-            a_panel = emitter.add(emitter.mul(block, self.meta["block_panels"]), in_block)
-            exists = emitter.compare("slt", a_panel, self.meta["a_panels"])
-            emitter.branch(exists, lambda: compute_tile(product, a_panel, b_panel), lambda: ())
+    def _tile_bytes(self) -> int:
+        return self.shape.rows * self.shape.columns * self.unit.bytes
 
-        def compute_tile(product: Value, a_panel: Value, b_panel: Value) -> None:
-            offsets = 2 + len(self.memory)
-            self.table = emitter.byte_offset(self.offsets, emitter.mul(product, 8 * (offsets + self.has_lines)))
-            first_line = emitter.load_value("i64", self.table, offsets) if self.has_lines else None
-            a, b = (
-                emitter.byte_offset(matrix, emitter.load_value("i64", self.table, position))
-                for position, matrix in enumerate(self.matrices)
-            )
-            first_column = emitter.mul(b_panel, tile.columns)
+    def _compute_strip(self, strip: Value, _: list[Value]) -> None:
+        emitter, tile, meta = self.emitter, self.shape, self.meta
+        rest, b_panel = self._divide(strip, "b_panels")
+        product, block = self._divide(rest, "blocks")
+        offsets = 2 + len(self.memory)
+        self.table = emitter.byte_offset(self.offsets, emitter.mul(product, 8 * (offsets + self.has_lines)))
+        first_line = emitter.load_value("i64", self.table, offsets) if self.has_lines else None
+        of_a, of_b = (emitter.load_value("i64", self.table, position) for position in range(2))
+        a = emitter.byte_offset(self.matrices[0], of_a)
+        b = self._pack(of_b, b_panel) if self.spec.strips else emitter.byte_offset(self.matrices[1], of_b)
+        first_column = emitter.mul(b_panel, tile.columns)
+        first = emitter.mul(block, meta["block_panels"])
+        last = emitter.smaller(emitter.add(first, meta["block_panels"]), meta["a_panels"])
+
+        def place_of(a_panel: Value, start: Value, count: Value, sums: Sequence[Value]) -> _Place:
+            first_row = emitter.mul(a_panel, tile.rows)
+            return _Place(a, b, a_panel, b_panel, first_row, first_column, first_line, start, count, sums)
+
+        steps = meta["runs" if self.has_lines else "steps"]
+        zeros = [Value("zeroinitializer", self._vector_type())] * (tile.rows * tile.columns // self._lanes())
+        if tile.form in ("packed", "windows"):
+            emitter.loop(0, steps, meta["part"], (), lambda start, _: self._multiply_part(start, steps, first, last, place_of, zeros))
+            return
+
+        def compute_tile(a_panel: Value, _: list[Value]) -> None:
+            place = place_of(a_panel, emitter.constant(0, "i64"), steps, zeros)
             if tile.form == "streamed":
                 self._stream(a, b, first_column)
                 sums = None
             else:
-                sums = emit_sums(emitter, tile, self.meta, a, b, a_panel, b_panel, first_line)
-            self._store_tile(sums, emitter.mul(a_panel, tile.rows), first_column)
+                sums = _FORMS[tile.form](emitter, tile, meta, place)
+            self._store_tile(sums, place.first_row, first_column)
 
+        emitter.loop(first, last, 1, (), compute_tile)
+
+    def _multiply_part(
+        self,
+        start: Value,
+        steps: Value,
+        first: Value,
+        last: Value,
+        place_of: Callable[[Value, Value, Value, Sequence[Value]], _Place],
+        zeros: Sequence[Value],
+    ) -> None:
+        """Add a part of the products to the sums of all tiles of a strip. After the last part, store the tiles."""
+        emitter, tile, meta = self.emitter, self.shape, self.meta
+        count = emitter.smaller(emitter.sub(steps, start), meta["part"])
+        is_first = emitter.compare("eq", start, 0)
+        is_last = emitter.compare("eq", emitter.add(start, count), steps)
+
+        def compute_tile(a_panel: Value, _: list[Value]) -> None:
+            kept = emitter.byte_offset(self.kept, emitter.mul(emitter.sub(a_panel, first), self._tile_bytes()))
+            nbytes = self._lanes() * self.unit.bytes
+
+            def load() -> list[Value]:
+                return [emitter.load_value(self._vector_type(), kept, i, align=nbytes) for i in range(len(zeros))]
+
+            def keep() -> None:
+                for i, value in enumerate(sums):
+                    emitter.store_value(value, emitter.byte_offset(kept, i * nbytes), nbytes)
+
+            self._prefetch(place_of(a_panel, emitter.add(start, count), count, ()), emitter.sub(a_panel, first))
+            earlier = emitter.branch(is_first, lambda: zeros, load)
+            place = place_of(a_panel, start, count, earlier)
+            sums = _FORMS[tile.form](emitter, tile, meta, place)
+            emitter.branch(is_last, lambda: self._store_tile(sums, place.first_row, place.first_column), keep)
+
+        emitter.loop(first, last, 1, (), compute_tile)
+
+    def _prefetch(self, following: _Place, tile_number: Value) -> None:
+        """Prefetch a share of the next part of B, or of the next panel's first part, with each tile of a strip."""
+        emitter, meta = self.emitter, self.meta
         if self.spec.strips:
-            self._compute_strips(compute_tile)
-        else:
-            emitter.loop(BEGIN, END, 1, (), compute_item)
-        return emitter.kernel()
+            return
+        step_bytes = self.shape.columns * self.unit.bytes
+        step = emitter.mul(following.start, meta["steps"]) if self.has_lines else following.start
+        panel = emitter.byte_offset(following.b, emitter.mul(following.b_panel, meta["b_panel_bytes"]))
+        part = emitter.byte_offset(panel, emitter.mul(step, step_bytes))
+        share = emitter.byte_offset(part, emitter.mul(tile_number, meta["ahead_bytes"]))
 
-    def _compute_strips(self, compute_tile: Callable[[Value, Value, Value], None]) -> None:
-        """Compute the products of blocks of panels of A with one panel of B each, which is packed before.
+        def prefetch(offset: Value, _: list[Value]) -> None:
+            emitter.prefetch(emitter.byte_offset(share, offset))
 
-        The panel is on the stack, and so in the caches while a thread computes one item after the other.
-        """
-        emitter, panel_bytes, operand = self.emitter, self.meta["b_panel_bytes"], self.matrices[1]
-        panel = emitter.assign("ptr", f"alloca i8, i64 {panel_bytes.name}, align 64")
-        pointers = emitter.assign("ptr", "alloca [2 x ptr], align 8")
-        emitter.statement(f"store ptr {operand.name}, ptr {emitter.byte_offset(pointers, 8).name}")
+        emitter.loop(0, meta["ahead_bytes"], _CACHE_LINE, (), prefetch)
+
+    def _lanes(self) -> int:
+        return unit_lanes(self.unit, self.emitter.target)
+
+    def _vector_type(self) -> str:
+        return f"<{self._lanes()} x {self.unit.accumulator}>"
+
+    def _pack(self, offset: Value, b_panel: Value) -> Value:
+        """Pack a panel of B on the stack. Return the address of packed B if all of it were packed."""
+        emitter, panel_bytes = self.emitter, self.meta["b_panel_bytes"]
         numbers = (self.meta["pack"], self.meta["pack_meta"])
         kernel, meta = (emitter.assign("ptr", f"inttoptr i64 {number.name} to ptr") for number in numbers)
-
-        def compute_strip(strip: Value, _: list[Value]) -> None:
-            rest, b_panel = self._divide(strip, "b_panels")
-            product, block = self._divide(rest, "blocks")
-            offset = emitter.mul(product, 8 * (2 + len(self.memory)))
-            matrix = emitter.load_value("i64", emitter.byte_offset(self.offsets, offset), 1)
-            number = emitter.add(emitter.op("udiv", matrix, panel_bytes), b_panel)
-            # Address of packed B if all of it were packed.
-            self.matrices[1] = emitter.byte_offset(panel, emitter.sub(0, emitter.mul(number, panel_bytes)))
-            emitter.statement(f"store ptr {self.matrices[1].name}, ptr {pointers.name}")
-            items = f"i64 {number.name}, i64 {emitter.add(number, 1).name}"
-            emitter.statement(f"call void {kernel.name}(ptr {pointers.name}, ptr {meta.name}, {items})")
-            first = emitter.mul(block, self.meta["block_panels"])
-            last = emitter.smaller(emitter.add(first, self.meta["block_panels"]), self.meta["a_panels"])
-            emitter.loop(first, last, 1, (), lambda a_panel, _: compute_tile(product, a_panel, b_panel))
-
-        emitter.loop(BEGIN, END, 1, (), compute_strip)
+        number = emitter.add(emitter.op("udiv", offset, panel_bytes), b_panel)
+        packed = emitter.byte_offset(self.panel, emitter.sub(0, emitter.mul(number, panel_bytes)))
+        emitter.statement(f"store ptr {packed.name}, ptr {self.pack_pointers.name}")
+        items = f"i64 {number.name}, i64 {emitter.add(number, 1).name}"
+        emitter.statement(f"call void {kernel.name}(ptr {self.pack_pointers.name}, ptr {meta.name}, {items})")
+        return emitter.byte_offset(packed, offset)
 
     def _divide(self, index: Value, field: str) -> tuple[Value, Value]:
         quotient = self.emitter.op("udiv", index, self.meta[field])
