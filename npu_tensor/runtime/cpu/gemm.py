@@ -70,7 +70,7 @@ _AHEAD, _SHORT_LINE_BYTES = 32, 1024
 # Elements between lines whose vectors are shuffled from two loads at most.
 _VECTOR_DISTANCES = (1, 2)
 # Rows of a tile of windows, whose addresses need a register each, and instructions that such an address takes.
-_WINDOW_ROWS, _ROW_COST = 12, 5
+_WINDOW_ROWS, _ROW_COST = 12, 2
 _CACHE_LINE = 64
 # Largest panel of B that a thread packs on its stack: row kernels use as much stack.
 _STRIP_BYTES = 256 << 10
@@ -474,19 +474,22 @@ class Gemm:
         runs, step_bytes = sizes.get("runs", 1), tile.columns * unit.bytes
         steps = sizes["steps"] * runs
         tile_cycles = _OVERHEAD_CYCLES + steps * tile.rows * tile.columns // unit_lanes(tile.unit, self._target)
-        blocks = sizes.get("blocks")
-        if blocks is None:
-            most = min(_BLOCK_PANELS, _BLOCK_BYTES // max(1, sizes.get("a_panel_bytes", 0)))
-            read = _STRIP_CYCLES + steps * step_bytes * (_PACKED_CYCLES if self.strips else _READ_CYCLES)
-            blocks = _blocks(a_panels, len(offsets[0]) * b_panels, max(1, most), tile_cycles, int(read), threads)
+        part, group = max(1, _PART_BYTES // step_bytes), 1
+        if tile.form in ("packed", "windows", "depthwise") and not self.strips:
+            group = min(b_panels, max(1, part // steps))
+        groups = -(-b_panels // group)
+        group = -(-b_panels // groups)
+        most = min(_BLOCK_PANELS, _BLOCK_BYTES // max(1, sizes.get("a_panel_bytes", 0)))
+        read = steps * group * step_bytes * (_PACKED_CYCLES if self.strips else _READ_CYCLES)
+        count, strip_cycles = len(offsets[0]) * groups, int(_STRIP_CYCLES + read)
+        blocks = _blocks(a_panels, count, max(1, most), group * tile_cycles, strip_cycles, threads)
         block_panels = -(-a_panels // blocks)
         blocks = -(-a_panels // block_panels)
-        part = max(1, _PART_BYTES // step_bytes)
         sizes |= {"part": max(1, part // sizes["steps"]) if "runs" in sizes else part}
-        lines = -(-min(part, steps) * step_bytes // _CACHE_LINE)
+        lines = -(-part * step_bytes // _CACHE_LINE) if part < steps else 0
         sizes["ahead_bytes"] = -(-lines // block_panels) * _CACHE_LINE
         sizes |= {"m": m, "n": n, "a_panels": a_panels, "b_panels": b_panels}
-        sizes |= {"block_panels": block_panels, "blocks": blocks}
+        sizes |= {"block_panels": block_panels, "blocks": blocks, "group_panels": group, "groups": groups}
         header = [sizes.get(field, 0) for field in MULTIPLY_META]
         header += [_strides(tensor)[-2] * ELEMENT_SIZE[tensor.dtype] for tensor in problem.tensors]
         offsets += [_batch_offsets(problem.batch, tensor) for tensor in problem.tensors]
@@ -503,8 +506,8 @@ class Gemm:
             multiply_module,
             spec,
             np.concatenate([np.array(header, np.int64), np.stack(offsets, axis=1).ravel()]),
-            len(offsets[0]) * blocks * b_panels,
-            _PIECE_CYCLES // (tile_cycles * block_panels),
+            count * blocks,
+            _PIECE_CYCLES // (group * tile_cycles * block_panels),
         )
 
     def _packed(
@@ -551,12 +554,10 @@ class Gemm:
         else:
             entries = window_offsets(places)
             lines = np.where(entries < 0, -1, entries * size).astype(np.int32)
-            others, runs = np.zeros(max(run * size, columns * size) + _CACHE_LINE, np.int8), lines.shape[1]
+            others, runs = np.zeros((max(run, n if a.depthwise else 0) + columns) * size, np.int8), lines.shape[1]
         self._metas += [lines, others]
         sizes = {"steps": steps, "runs": runs, "table": lines.ctypes.data, "others": others.ctypes.data}
         sizes |= {"a_panel_bytes": rows * run * size, "b_panel_bytes": pack_b.panel_bytes}
-        if a.depthwise:  # All channels of a place are read and written together, as streams that are foreseen.
-            sizes["blocks"] = -(-m // rows)
         form: Form = "depthwise" if a.depthwise else "windows"
         tile = TileSpec(unit, form, rows, columns, a.dtype, is_inside=is_inside)
         return tile, sizes, [_offsets(a.dtype, Layout(problem.batch, a.batch)), pack_b.offsets]

@@ -75,8 +75,11 @@ class TileSpec(NamedTuple):
 class _Place(NamedTuple):
     """Position of a tile: matrices of its product, panels, first row and column, and the part of K.
 
-    `first_line` is the line of the table of windows that belongs to the first row of the product. `start` and `count`
-    are steps, or runs of windows; `sums` are those of earlier parts.
+    Attributes:
+        start: First step, or first run of windows, of the part.
+        count: Number of steps or runs.
+        sums: Sums of earlier parts.
+        runs_at: Function from the number of a run to its addresses, one for each row of the tile.
     """
 
     a: Value
@@ -85,10 +88,10 @@ class _Place(NamedTuple):
     b_panel: Value
     first_row: Value
     first_column: Value
-    first_line: Value | None
     start: Value
     count: Value
-    sums: Sequence[Value] = ()
+    sums: Sequence[Value]
+    runs_at: Callable[[Value], list[Value]] | None
 
 
 def _packed(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _Place) -> list[Value]:
@@ -272,7 +275,7 @@ def _windows(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place:
 
         return emitter.loop(0, meta["steps"], 1, carried, step)
 
-    return _over_kernel(emitter, tile, meta, place, place.a, add_run)
+    return _over_runs(emitter, tile, meta, place, add_run)
 
 
 def _depthwise(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _Place) -> list[Value]:
@@ -287,14 +290,14 @@ def _depthwise(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], plac
             from_b, *sums = carried
             columns = [emitter.load_value(type_, from_b, j, align=vector_bytes) for j in range(vectors)]
             for row, run in enumerate(runs):
+                start = emitter.byte_offset(run, emitter.mul(place.first_column, size))
                 for j, (column, mask) in enumerate(zip(columns, masks, strict=True)):
-                    value = elements.load(lanes, emitter.byte_offset(run, j * lanes * size), mask)
+                    value = elements.load(lanes, emitter.byte_offset(start, j * lanes * size), mask)
                     at = row * vectors + j
                     sums[at] = multiply_add(emitter, unit, sums[at], value, column)
             return [emitter.byte_offset(from_b, vectors * vector_bytes), *sums]
 
-        first = emitter.byte_offset(place.a, emitter.mul(place.first_column, size))
-        return _over_kernel(emitter, tile, meta, place, first, add_run)
+        return _over_runs(emitter, tile, meta, place, add_run)
 
     def edge() -> list[Value]:
         return sums([first_of(emitter, emitter.sub(left, first), lanes) for first in range(0, tile.columns, lanes)])
@@ -305,26 +308,16 @@ def _depthwise(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], plac
     return emitter.branch(emitter.compare("sge", left, tile.columns), lambda: sums([None] * vectors), edge)
 
 
-def _over_kernel(
+def _over_runs(
     emitter: Emitter,
     tile: TileSpec,
     meta: Mapping[str, Value],
     place: _Place,
-    image: Value,
     add_run: Callable[[Sequence[Value], Sequence[Value]], list[Value]],
 ) -> list[Value]:
-    """Return the sums over all places of a kernel. `add_run` gets the run of each row, and B's address and the sums."""
-    assert place.first_line is not None
-    table, others = (emitter.assign("ptr", f"inttoptr i64 {meta[name].name} to ptr") for name in ("table", "others"))
-    last = emitter.sub(meta["m"], 1)
-    rows = [emitter.smaller(emitter.add(place.first_row, i), last) for i in range(tile.rows)]
-    numbers = [emitter.add(row, place.first_line) for row in rows]
-    if tile.is_inside:
-        runs_at = _runs_inside(emitter, image, table, others, numbers)
-    else:
-        lines = [emitter.mul(number, meta["runs"]) for number in numbers]
-        runs_at = _runs_with_padding(emitter, image, table, others, lines)
-
+    """Return the sums over a part of the runs. `add_run` gets the run of each row, and B's address and the sums."""
+    runs_at = place.runs_at
+    assert runs_at is not None
     b = emitter.byte_offset(place.b, emitter.mul(place.b_panel, meta["b_panel_bytes"]))
     step_bytes = tile.columns * tile.unit.bytes
     b = emitter.byte_offset(b, emitter.mul(emitter.mul(place.start, meta["steps"]), step_bytes))
@@ -383,7 +376,7 @@ _FORMS: Final[Mapping[Form, Callable[[Emitter, TileSpec, Mapping[str, Value], _P
 # that of each run from it, as int64. Else `table` has int32 (rows, runs), and -1 means zeros at `others`. Steps are
 # those of a run, and the offsets of every product end with the line of the table to begin at.
 MULTIPLY_META = (
-    *("m", "n", "steps", "rest", "a_panels", "b_panels", "block_panels", "blocks"),
+    *("m", "n", "steps", "rest", "a_panels", "b_panels", "block_panels", "blocks", "group_panels", "groups"),
     *("a_panel_bytes", "b_panel_bytes", "a_line_bytes", "b_line_bytes", "a_step_bytes"),
     *("pack", "pack_meta"),  # of a product that packs B panel by panel: see `_pack`
     *("runs", "table", "others", "part", "ahead_bytes"),
@@ -409,10 +402,10 @@ class GemmSpec(NamedTuple):
 
 
 class _MultiplyWriter:
-    """Writes the multiply kernel. A work item is a strip of the result: one panel of B by a block of panels of A.
+    """Writes the multiply kernel. A work item is a strip of the result: a block of panels of A by a group of B's.
 
     The packed form and windows multiply part after part of K, so that the part of B stays in L1 for all tiles of the
-    strip. The sums of the tiles are on the stack meanwhile.
+    strip. The sums of the tiles are on the stack meanwhile. A group has several panels only if all of K is one part.
     """
 
     def __init__(self, spec: GemmSpec, target: CpuTarget) -> None:
@@ -427,6 +420,7 @@ class _MultiplyWriter:
         slots = [*range(2, first_operand), *(first_operand + i for i in tensors)]
         self.memory = {slot: position for position, slot in enumerate(slots)}
         self.has_lines = spec.tile.form in ("windows", "depthwise")
+        self.has_parts = spec.tile.form in ("windows", "packed")
         self.row_strides = self.emitter.byte_offset(META, 8 * len(MULTIPLY_META))
         self.offsets = self.emitter.byte_offset(self.row_strides, 8 * len(slots))
 
@@ -436,9 +430,12 @@ class _MultiplyWriter:
         self.row_bytes = max(tile.columns, emitter.lanes) * self.unit.bytes
         self.sums = emitter.assign("ptr", f"alloca [{tile.rows * self.row_bytes} x i8], align 64")
         self.matrices = [emitter.load_value("ptr", POINTERS, slot) for slot in range(2)]
-        if tile.form in ("packed", "windows"):
+        if self.has_parts:
             nbytes = emitter.mul(meta["block_panels"], self._tile_bytes())
             self.kept = emitter.assign("ptr", f"alloca i8, i64 {nbytes.name}, align 64")
+        if tile.form == "depthwise":
+            nbytes = emitter.mul(meta["runs"], 8 * tile.rows)
+            self.addresses = emitter.assign("ptr", f"alloca i8, i64 {nbytes.name}, align 8")
         if self.spec.strips:
             nbytes = meta["b_panel_bytes"]
             self.panel = emitter.assign("ptr", f"alloca i8, i64 {nbytes.name}, align 64")
@@ -452,83 +449,102 @@ class _MultiplyWriter:
 
     def _compute_strip(self, strip: Value, _: list[Value]) -> None:
         emitter, tile, meta = self.emitter, self.shape, self.meta
-        rest, b_panel = self._divide(strip, "b_panels")
+        rest, group = self._divide(strip, "groups")
         product, block = self._divide(rest, "blocks")
         offsets = 2 + len(self.memory)
         self.table = emitter.byte_offset(self.offsets, emitter.mul(product, 8 * (offsets + self.has_lines)))
         first_line = emitter.load_value("i64", self.table, offsets) if self.has_lines else None
         of_a, of_b = (emitter.load_value("i64", self.table, position) for position in range(2))
         a = emitter.byte_offset(self.matrices[0], of_a)
-        b = self._pack(of_b, b_panel) if self.spec.strips else emitter.byte_offset(self.matrices[1], of_b)
-        first_column = emitter.mul(b_panel, tile.columns)
-        first = emitter.mul(block, meta["block_panels"])
+        b = self._pack(of_b, group) if self.spec.strips else emitter.byte_offset(self.matrices[1], of_b)
+        first, first_b = emitter.mul(block, meta["block_panels"]), emitter.mul(group, meta["group_panels"])
         last = emitter.smaller(emitter.add(first, meta["block_panels"]), meta["a_panels"])
-
-        def place_of(a_panel: Value, start: Value, count: Value, sums: Sequence[Value]) -> _Place:
-            first_row = emitter.mul(a_panel, tile.rows)
-            return _Place(a, b, a_panel, b_panel, first_row, first_column, first_line, start, count, sums)
-
+        last_b = emitter.smaller(emitter.add(first_b, meta["group_panels"]), meta["b_panels"])
         steps = meta["runs" if self.has_lines else "steps"]
-        zeros = [Value("zeroinitializer", self._vector_type())] * (tile.rows * tile.columns // self._lanes())
-        if tile.form in ("packed", "windows"):
-            emitter.loop(0, steps, meta["part"], (), lambda start, _: self._multiply_part(start, steps, first, last, place_of, zeros))
-            return
 
-        def compute_tile(a_panel: Value, _: list[Value]) -> None:
-            place = place_of(a_panel, emitter.constant(0, "i64"), steps, zeros)
-            if tile.form == "streamed":
-                self._stream(a, b, first_column)
-                sums = None
-            else:
-                sums = _FORMS[tile.form](emitter, tile, meta, place)
-            self._store_tile(sums, place.first_row, first_column)
+        def compute_part(start: Value, count: Value) -> None:
+            def compute_row(a_panel: Value, _: list[Value]) -> None:
+                first_row = emitter.mul(a_panel, tile.rows)
+                runs_at = None if first_line is None else self._runs(a, first_row, first_line)
 
-        emitter.loop(first, last, 1, (), compute_tile)
+                def compute_tile(b_panel: Value, _: list[Value]) -> None:
+                    first_column = emitter.mul(b_panel, tile.columns)
+                    zeros = [Value("zeroinitializer", self._vector_type())] * (tile.rows * tile.columns // self._lanes())
+                    place = _Place(a, b, a_panel, b_panel, first_row, first_column, start, count, zeros, runs_at)
+                    if self.has_parts:
+                        self._add_part(place, emitter.sub(a_panel, first), steps)
+                    elif tile.form == "streamed":
+                        self._stream(a, b, first_column)
+                        self._store_tile(None, first_row, first_column)
+                    else:
+                        self._store_tile(_FORMS[tile.form](emitter, tile, meta, place), first_row, first_column)
 
-    def _multiply_part(
-        self,
-        start: Value,
-        steps: Value,
-        first: Value,
-        last: Value,
-        place_of: Callable[[Value, Value, Value, Sequence[Value]], _Place],
-        zeros: Sequence[Value],
-    ) -> None:
-        """Add a part of the products to the sums of all tiles of a strip. After the last part, store the tiles."""
+                emitter.loop(first_b, last_b, 1, (), compute_tile)
+
+            emitter.loop(first, last, 1, (), compute_row)
+
+        def compute_next_part(start: Value, _: list[Value]) -> None:
+            compute_part(start, emitter.smaller(emitter.sub(steps, start), meta["part"]))
+
+        if self.has_parts:
+            emitter.loop(0, steps, meta["part"], (), compute_next_part)
+        else:
+            compute_part(emitter.constant(0, "i64"), steps)
+
+    def _runs(self, image: Value, first_row: Value, first_line: Value) -> Callable[[Value], list[Value]]:
+        """Return the function from the number of a run to its addresses in the rows of a tile."""
         emitter, tile, meta = self.emitter, self.shape, self.meta
-        count = emitter.smaller(emitter.sub(steps, start), meta["part"])
-        is_first = emitter.compare("eq", start, 0)
-        is_last = emitter.compare("eq", emitter.add(start, count), steps)
+        table, others = (emitter.assign("ptr", f"inttoptr i64 {meta[name].name} to ptr") for name in ("table", "others"))
+        last = emitter.sub(meta["m"], 1)
+        rows = [emitter.smaller(emitter.add(first_row, i), last) for i in range(tile.rows)]
+        numbers = [emitter.add(row, first_line) for row in rows]
+        if tile.is_inside:
+            return _runs_inside(emitter, image, table, others, numbers)
+        lines = [emitter.mul(number, meta["runs"]) for number in numbers]
+        runs_at = _runs_with_padding(emitter, image, table, others, lines)
+        if tile.form == "windows":
+            return runs_at
 
-        def compute_tile(a_panel: Value, _: list[Value]) -> None:
-            kept = emitter.byte_offset(self.kept, emitter.mul(emitter.sub(a_panel, first), self._tile_bytes()))
-            nbytes = self._lanes() * self.unit.bytes
+        # All groups of channels of a place need the same addresses.
+        def entry(run: Value, row: int) -> Value:
+            return emitter.byte_offset(self.addresses, emitter.add(emitter.mul(run, 8 * tile.rows), 8 * row))
 
-            def load() -> list[Value]:
-                return [emitter.load_value(self._vector_type(), kept, i, align=nbytes) for i in range(len(zeros))]
+        def store(run: Value, _: list[Value]) -> None:
+            for row, address in enumerate(runs_at(run)):
+                emitter.statement(f"store ptr {address.name}, ptr {entry(run, row).name}")
 
-            def keep() -> None:
-                for i, value in enumerate(sums):
-                    emitter.store_value(value, emitter.byte_offset(kept, i * nbytes), nbytes)
+        emitter.loop(0, meta["runs"], 1, (), store)
+        return lambda run: [emitter.load_value("ptr", entry(run, row)) for row in range(tile.rows)]
 
-            self._prefetch(place_of(a_panel, emitter.add(start, count), count, ()), emitter.sub(a_panel, first))
-            earlier = emitter.branch(is_first, lambda: zeros, load)
-            place = place_of(a_panel, start, count, earlier)
-            sums = _FORMS[tile.form](emitter, tile, meta, place)
-            emitter.branch(is_last, lambda: self._store_tile(sums, place.first_row, place.first_column), keep)
+    def _add_part(self, place: _Place, number: Value, steps: Value) -> None:
+        """Add a part of the products to the sums of a tile, which is `number` in its strip; store it after the last."""
+        emitter, tile = self.emitter, self.shape
+        kept = emitter.byte_offset(self.kept, emitter.mul(number, self._tile_bytes()))
+        nbytes = self._lanes() * self.unit.bytes
+        end = emitter.add(place.start, place.count)
 
-        emitter.loop(first, last, 1, (), compute_tile)
+        def load() -> list[Value]:
+            return [emitter.load_value(self._vector_type(), kept, i, align=nbytes) for i in range(len(place.sums))]
 
-    def _prefetch(self, following: _Place, tile_number: Value) -> None:
+        def keep() -> None:
+            for i, value in enumerate(sums):
+                emitter.store_value(value, emitter.byte_offset(kept, i * nbytes), nbytes)
+
+        self._prefetch(place, end, number)
+        earlier = emitter.branch(emitter.compare("eq", place.start, 0), lambda: place.sums, load)
+        sums = _FORMS[tile.form](emitter, tile, self.meta, place._replace(sums=earlier))
+        is_last = emitter.compare("eq", end, steps)
+        emitter.branch(is_last, lambda: self._store_tile(sums, place.first_row, place.first_column), keep)
+
+    def _prefetch(self, place: _Place, end: Value, number: Value) -> None:
         """Prefetch a share of the next part of B, or of the next panel's first part, with each tile of a strip."""
         emitter, meta = self.emitter, self.meta
         if self.spec.strips:
             return
-        step_bytes = self.shape.columns * self.unit.bytes
-        step = emitter.mul(following.start, meta["steps"]) if self.has_lines else following.start
-        panel = emitter.byte_offset(following.b, emitter.mul(following.b_panel, meta["b_panel_bytes"]))
-        part = emitter.byte_offset(panel, emitter.mul(step, step_bytes))
-        share = emitter.byte_offset(part, emitter.mul(tile_number, meta["ahead_bytes"]))
+        step = emitter.mul(end, meta["steps"]) if self.has_lines else end
+        panel = emitter.byte_offset(place.b, emitter.mul(place.b_panel, meta["b_panel_bytes"]))
+        part = emitter.byte_offset(panel, emitter.mul(step, self.shape.columns * self.unit.bytes))
+        share = emitter.byte_offset(part, emitter.mul(number, meta["ahead_bytes"]))
 
         def prefetch(offset: Value, _: list[Value]) -> None:
             emitter.prefetch(emitter.byte_offset(share, offset))
