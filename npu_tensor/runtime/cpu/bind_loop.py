@@ -59,6 +59,8 @@ def bind_loop(
     space = collapse(shape, tuple(layouts), rows)
     program, fixed = with_fixed_numbers(program, len(inputs), row_length=space.row_length)
     columns = bool(rows) and _runs_across_rows(program, space, inputs, len(outputs))
+    if not rows and together == 1:
+        space = _with_longer_rows(space, owner.target.lanes)
     space, tiles = _as_tiles(space, rows, len(outputs), owner.target.lanes)
     streaming = rows == 0 and sum(output.nbytes for output in outputs) > STREAMING_BYTES
     operands, meta = _operands(program, space, inputs, outputs, fixed, columns, tiles)
@@ -123,6 +125,24 @@ def _runs_across_rows(program: Program, space: Space, inputs: Sequence[Input], o
     return all(
         frequency[value] == PER_ELEMENT or not stride
         for value, stride in zip(program.outputs, space.inner_strides[:outputs], strict=True)
+    )
+
+
+def _with_longer_rows(space: Space, lanes: int) -> Space:
+    """Exchange an inner dimension that is shorter than a vector with the longest one, as in images of three colours."""
+    longest = max(space.outer, default=0)
+    if space.inner >= lanes or longest < lanes:
+        return space
+    axis = len(space.outer) - 1 - space.outer[::-1].index(longest)
+
+    def exchanged(outer: tuple[int, ...], inner: int) -> tuple[int, ...]:
+        return (*outer[:axis], inner, *outer[axis + 1 :])
+
+    return space._replace(
+        outer=exchanged(space.outer, space.inner),
+        inner=longest,
+        outer_strides=tuple(map(exchanged, space.outer_strides, space.inner_strides)),
+        inner_strides=tuple(strides[axis] for strides in space.outer_strides),
     )
 
 
