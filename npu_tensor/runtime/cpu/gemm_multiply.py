@@ -77,7 +77,7 @@ class _Place(NamedTuple):
 
     Attributes:
         start: First step, or first run of windows, of the part.
-        count: Number of steps or runs.
+        length: Number of steps or runs.
         sums: Sums of earlier parts.
         runs_at: Function from the number of a run to its addresses, one for each row of the tile.
     """
@@ -89,7 +89,7 @@ class _Place(NamedTuple):
     first_row: Value
     first_column: Value
     start: Value
-    count: Value
+    length: Value
     sums: Sequence[Value]
     runs_at: Callable[[Value], list[Value]] | None
 
@@ -117,7 +117,7 @@ def _packed(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: 
     a_bytes, b_bytes = tile.rows * unit.bytes, vectors * vector_bytes
     from_a = Operand(tile.rows, emitter.byte_offset(a, emitter.mul(place.start, a_bytes)), a_bytes, load_a)
     from_b = Operand(vectors, emitter.byte_offset(b, emitter.mul(place.start, b_bytes)), b_bytes, load_b)
-    return emit_products(emitter, unit, from_a, from_b, place.count, sums)
+    return emit_products(emitter, unit, from_a, from_b, place.length, sums)
 
 
 def _lines(emitter: Emitter, first: Value, count: int, end: Value, stride: Value) -> list[Value]:
@@ -321,7 +321,7 @@ def _over_runs(
     b = emitter.byte_offset(place.b, emitter.mul(place.b_panel, meta["b_panel_bytes"]))
     step_bytes = tile.columns * tile.unit.bytes
     b = emitter.byte_offset(b, emitter.mul(emitter.mul(place.start, meta["steps"]), step_bytes))
-    end = emitter.add(place.start, place.count)
+    end = emitter.add(place.start, place.length)
     return emitter.loop(place.start, end, 1, [b, *place.sums], lambda run, rest: add_run(runs_at(run), rest))[1:]
 
 
@@ -374,7 +374,8 @@ _FORMS: Final[Mapping[Form, Callable[[Emitter, TileSpec, Mapping[str, Value], _P
 # element along K of B) and of the steps of A; in the inner form, `rest` elements along K are left after the steps.
 # Windows are `runs` of channels per row. If all are inside the image, `table` has the offset of each row and `others`
 # that of each run from it, as int64. Else `table` has int32 (rows, runs), and -1 means zeros at `others`. Steps are
-# those of a run, and the offsets of every product end with the line of the table to begin at.
+# those of a run, and the offsets of every product end with the line of the table to begin at. A strip is a block of
+# panels of A and a group of panels of B. A part has `part` steps or runs. Each tile prefetches `ahead_bytes`.
 MULTIPLY_META = (
     *("m", "n", "steps", "rest", "a_panels", "b_panels", "block_panels", "blocks", "group_panels", "groups"),
     *("a_panel_bytes", "b_panel_bytes", "a_line_bytes", "b_line_bytes", "a_step_bytes"),
@@ -421,6 +422,9 @@ class _MultiplyWriter:
         self.memory = {slot: position for position, slot in enumerate(slots)}
         self.has_lines = spec.tile.form in ("windows", "depthwise")
         self.has_parts = spec.tile.form in ("windows", "packed")
+        self.lanes = unit_lanes(self.unit, target)
+        self.vector_type = f"<{self.lanes} x {self.unit.accumulator}>"
+        self.tile_bytes = spec.tile.rows * spec.tile.columns * self.unit.bytes
         self.row_strides = self.emitter.byte_offset(META, 8 * len(MULTIPLY_META))
         self.offsets = self.emitter.byte_offset(self.row_strides, 8 * len(slots))
 
@@ -431,7 +435,7 @@ class _MultiplyWriter:
         self.sums = emitter.assign("ptr", f"alloca [{tile.rows * self.row_bytes} x i8], align 64")
         self.matrices = [emitter.load_value("ptr", POINTERS, slot) for slot in range(2)]
         if self.has_parts:
-            nbytes = emitter.mul(meta["block_panels"], self._tile_bytes())
+            nbytes = emitter.mul(meta["block_panels"], self.tile_bytes)
             self.kept = emitter.assign("ptr", f"alloca i8, i64 {nbytes.name}, align 64")
         if tile.form == "depthwise":
             nbytes = emitter.mul(meta["runs"], 8 * tile.rows)
@@ -440,12 +444,11 @@ class _MultiplyWriter:
             nbytes = meta["b_panel_bytes"]
             self.panel = emitter.assign("ptr", f"alloca i8, i64 {nbytes.name}, align 64")
             self.pack_pointers = emitter.assign("ptr", "alloca [2 x ptr], align 8")
-            emitter.statement(f"store ptr {self.matrices[1].name}, ptr {emitter.byte_offset(self.pack_pointers, 8).name}")
+            emitter.statement(
+                f"store ptr {self.matrices[1].name}, ptr {emitter.byte_offset(self.pack_pointers, 8).name}"
+            )
         emitter.loop(BEGIN, END, 1, (), self._compute_strip)
         return emitter.kernel()
-
-    def _tile_bytes(self) -> int:
-        return self.shape.rows * self.shape.columns * self.unit.bytes
 
     def _compute_strip(self, strip: Value, _: list[Value]) -> None:
         emitter, tile, meta = self.emitter, self.shape, self.meta
@@ -469,7 +472,7 @@ class _MultiplyWriter:
 
                 def compute_tile(b_panel: Value, _: list[Value]) -> None:
                     first_column = emitter.mul(b_panel, tile.columns)
-                    zeros = [Value("zeroinitializer", self._vector_type())] * (tile.rows * tile.columns // self._lanes())
+                    zeros = [Value("zeroinitializer", self.vector_type)] * (tile.rows * tile.columns // self.lanes)
                     place = _Place(a, b, a_panel, b_panel, first_row, first_column, start, count, zeros, runs_at)
                     if self.has_parts:
                         self._add_part(place, emitter.sub(a_panel, first), steps)
@@ -494,7 +497,9 @@ class _MultiplyWriter:
     def _runs(self, image: Value, first_row: Value, first_line: Value) -> Callable[[Value], list[Value]]:
         """Return the function from the number of a run to its addresses in the rows of a tile."""
         emitter, tile, meta = self.emitter, self.shape, self.meta
-        table, others = (emitter.assign("ptr", f"inttoptr i64 {meta[name].name} to ptr") for name in ("table", "others"))
+        table, others = (
+            emitter.assign("ptr", f"inttoptr i64 {meta[name].name} to ptr") for name in ("table", "others")
+        )
         last = emitter.sub(meta["m"], 1)
         rows = [emitter.smaller(emitter.add(first_row, i), last) for i in range(tile.rows)]
         numbers = [emitter.add(row, first_line) for row in rows]
@@ -519,12 +524,12 @@ class _MultiplyWriter:
     def _add_part(self, place: _Place, number: Value, steps: Value) -> None:
         """Add a part of the products to the sums of a tile, which is `number` in its strip; store it after the last."""
         emitter, tile = self.emitter, self.shape
-        kept = emitter.byte_offset(self.kept, emitter.mul(number, self._tile_bytes()))
-        nbytes = self._lanes() * self.unit.bytes
-        end = emitter.add(place.start, place.count)
+        kept = emitter.byte_offset(self.kept, emitter.mul(number, self.tile_bytes))
+        nbytes = self.lanes * self.unit.bytes
+        end = emitter.add(place.start, place.length)
 
         def load() -> list[Value]:
-            return [emitter.load_value(self._vector_type(), kept, i, align=nbytes) for i in range(len(place.sums))]
+            return [emitter.load_value(self.vector_type, kept, i, align=nbytes) for i in range(len(place.sums))]
 
         def keep() -> None:
             for i, value in enumerate(sums):
@@ -550,12 +555,6 @@ class _MultiplyWriter:
             emitter.prefetch(emitter.byte_offset(share, offset))
 
         emitter.loop(0, meta["ahead_bytes"], _CACHE_LINE, (), prefetch)
-
-    def _lanes(self) -> int:
-        return unit_lanes(self.unit, self.emitter.target)
-
-    def _vector_type(self) -> str:
-        return f"<{self._lanes()} x {self.unit.accumulator}>"
 
     def _pack(self, offset: Value, b_panel: Value) -> Value:
         """Pack a panel of B on the stack. Return the address of packed B if all of it were packed."""
