@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npu_tensor.runtime.cpu.engine import Address
-from npu_tensor.runtime.cpu.gemm import Packing
+from npu_tensor.runtime.cpu.gemm import Packs
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.memory import ALIGNMENT, Buffer
 from npu_tensor.runtime.scratch import Lifetime, laid_out
@@ -70,7 +70,7 @@ class Packed(NamedTuple):
 
     item: int
     offset: int
-    packing: Packing
+    packing: Packs
 
     def buffer(self, owner: Processor, values: Sequence[Any]) -> Buffer:
         """Return the packed form of the item's value."""

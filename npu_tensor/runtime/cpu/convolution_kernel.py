@@ -16,6 +16,7 @@ from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte, las
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.windows import Places, Windows
+from npu_tensor.runtime.cpu.winograd import bind_winograd, suits_winograd
 from npu_tensor.task import Cost, Input, Output, Refusal, Task
 
 __all__ = ["ConvolutionKernel", "convolution_kernel"]
@@ -56,7 +57,8 @@ class ConvolutionKernel(CpuKernel):
         assert task.call is not None
         self.groups = task.call.attributes["groups"]
         self.depthwise = self.groups == image.layout.shape[-1] == weight.layout.shape[0]
-        self.name = "depthwise conv" if self.depthwise else "conv"
+        self.winograd = suits_winograd(task)
+        self.name = "depthwise conv" if self.depthwise else "Winograd conv" if self.winograd else "conv"
         if len(task.program.instructions if task.program else ()) > 1:
             self.reason += ", fused epilogue"
 
@@ -67,6 +69,8 @@ class ConvolutionKernel(CpuKernel):
     def _bind(self) -> BoundLoops:
         """Bind the product of every group. Operands that vectors cannot read are copied first."""
         task, owner = self.task, self.owner
+        if self.winograd:
+            return bind_winograd(owner, task)
         image, weight, *rest = task.inputs
         assert task.program is not None
         copies = []

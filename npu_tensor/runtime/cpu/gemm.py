@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, register_dtype
 from npu_tensor.runtime.cpu.windows import Windows, strided_offsets, window_offsets
 from npu_tensor.runtime.memory import Buffer
 
-__all__ = ["Computed", "Gemm", "LaunchedLoop", "Matrix", "Packing", "Scattered", "direct_tile", "tile_rows"]
+__all__ = ["Computed", "Gemm", "LaunchedLoop", "Matrix", "Packing", "Packs", "Scattered", "direct_tile", "tile_rows"]
 
 Launch = Callable[..., None]
 
@@ -376,6 +376,24 @@ class LaunchedLoop(NamedTuple):
     grain: int
 
 
+class Packs(Protocol):
+    """Object that packs an operand.
+
+    Attributes:
+        key: Equal for objects with equal results from the same memory; None for operands that are not matrices.
+        loop: Loop that packs.
+    """
+
+    @property
+    def key(self) -> Hashable: ...
+
+    @property
+    def loop(self) -> LaunchedLoop: ...
+
+    def run(self, launch: Launch, allocate: Callable[[int], Buffer], sources: Sequence[int | float]) -> Buffer:
+        """Pack the operand at the first of the addresses."""
+
+
 class Packing(NamedTuple):
     """Packing of an operand.
 
@@ -474,7 +492,8 @@ class Gemm:
         m, n, _ = problem.shape
         a_panels, b_panels = -(-m // tile.rows), -(-n // tile.columns)
         runs, step_bytes = sizes.get("runs", 1), tile.columns * unit.bytes
-        steps = sizes["steps"] * runs
+        run_steps = max(1, sizes["steps"])  # None if windows have no channels.
+        steps = run_steps * runs
         tile_cycles = _OVERHEAD_CYCLES + steps * tile.rows * tile.columns // unit_lanes(tile.unit, self._target)
         part, group = max(1, _PART_BYTES // step_bytes), 1
         if tile.form in ("packed", "windows", "depthwise") and not self.strips:
@@ -487,7 +506,7 @@ class Gemm:
         blocks = _blocks(a_panels, count, max(1, most), group * tile_cycles, strip_cycles, threads)
         block_panels = -(-a_panels // blocks)
         blocks = -(-a_panels // block_panels)
-        sizes |= {"part": max(1, part // sizes["steps"]) if "runs" in sizes else part}
+        sizes |= {"part": max(1, part // run_steps) if "runs" in sizes else part}
         lines = -(-part * step_bytes // _CACHE_LINE) if part < steps else 0
         sizes["ahead_bytes"] = -(-lines // block_panels) * _CACHE_LINE
         sizes |= {"m": m, "n": n, "a_panels": a_panels, "b_panels": b_panels}

@@ -12,7 +12,7 @@ from npu_tensor._util.forks import cached_property, new_lock
 from npu_tensor.config import config
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.engine import Address, Engine, Module
-from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Packing, Scattered
+from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Packs, Scattered
 from npu_tensor.runtime.cpu.gemm_micro import UNITS, Blocking, blockings, choose_unit
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.map_kernel import LoopSpec
@@ -83,7 +83,7 @@ class Processor:
         return Gemm(self.engine, self.target, blocking, shape, **more)
 
     def packed(
-        self, packing: Packing, value: Buffer, sources: Sequence[int | float], at_first: bool = True
+        self, packing: Packs, value: Buffer, sources: Sequence[int | float], at_first: bool = True
     ) -> Buffer | None:
         """Return a matrix packed for a product; None if it was not packed. The packed form lives as long as the value.
 

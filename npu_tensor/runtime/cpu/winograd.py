@@ -1,0 +1,270 @@
+"""3x3 convolutions with 16 multiplications in place of 36, by Winograd's minimal filtering F(2x2, 3x3).
+
+A 2x2 tile of the result is A^T [(G g G^T) * (B^T d B)] A, of a 4x4 tile d of the image and the kernel g; the tiles of d
+overlap (Lavin and Gray, arXiv 1509.09308, section 4.1). Summed over channels, the element-wise products are 16 matrix
+products. Three loops do the rest: one transforms all tiles of the image, one the results, with the epilogue, and one
+the weights, once. Rounding errors are about twice those of direct sums.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import cache, partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+from npu_tensor.dtypes import float32
+from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.expression import Program, ProgramBuilder
+from npu_tensor.runtime.cpu.bind_loop import bind_loop
+from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, Packed, joined
+from npu_tensor.runtime.cpu.gemm import Launch, LaunchedLoop, Matrix, Packing, Scattered
+from npu_tensor.runtime.cpu.kernels import bind_move, first_byte, last_item
+from npu_tensor.runtime.cpu.pool import MAX_SLOTS
+from npu_tensor.runtime.cpu.processor import Processor
+from npu_tensor.runtime.cpu.windows import Places, Windows
+from npu_tensor.runtime.memory import Buffer
+from npu_tensor.spec import contiguous_strides
+from npu_tensor.task import Input, Output, Task
+
+__all__ = ["bind_winograd", "suits_winograd"]
+
+_LEAST_CHANNELS: Final = 48
+_LEAST_TILES: Final = 16
+"""Channels and tiles below which direct sums are faster, on a Zen 3."""
+
+_BAND_BYTES: Final = 1 << 20
+"""Upper bound on the transformed elements of image and result of a band, per thread. Measured on a Zen 3: 8 MiB are up
+to 1.4 times as slow.
+"""
+
+_PLACES: Final = [(i, j) for i in range(4) for j in range(4)]
+_QUARTERS: Final = [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+_Tensor = TypeVar("_Tensor", Input, Output)
+
+Line = Sequence[Any]
+"""Symbols, whose operators are installed at run time."""
+
+
+def suits_winograd(task: Task) -> bool:
+    """Return True if a channels-last convolution has the form and a size for which this way is faster."""
+    image, weight, *rest = task.inputs
+    assert task.call is not None
+    assert image.layout is not None
+    assert weight.layout is not None
+    attributes, (outputs, channels, *kernel) = task.call.attributes, weight.layout.shape
+    if kernel != [3, 3] or attributes["groups"] != 1 or {*attributes["stride"], *attributes["dilation"]} != {1}:
+        return False
+    batch, height, width, _ = task.shape
+    return (
+        image.dtype == weight.dtype == float32
+        and min(channels, outputs) >= _LEAST_CHANNELS
+        and height % 2 == width % 2 == 0
+        and batch * height * width // 4 >= _LEAST_TILES
+        and len(_PLACES) + len(_QUARTERS) * (len(rest) + len(task.outputs)) <= MAX_SLOTS
+    )
+
+
+def bind_winograd(owner: Processor, task: Task) -> BoundLoops:
+    """Bind a convolution of channels-last images for which `suits_winograd` is True."""
+    image, weight, *rest = task.inputs
+    assert task.call is not None
+    assert task.program is not None
+    batch, height, width, outputs = task.shape
+    item = last_item(task) + 1
+    parts = []
+    if any(map(any, task.call.attributes["padding"])):
+        padded, image = _pad(owner, task, image, item)
+        parts.append(padded)
+    assert image.layout is not None
+    channels, transformed, product = image.layout.shape[-1], item + 1, item + 2
+    to_tiles, to_results = _image_program(), _result_program(task.program, len(rest))
+    bound_products = cache(partial(_bind_products, owner, weight, transformed, product))
+    most = 0
+    for part in _bands((batch, height // 2, width // 2), channels + outputs, owner.pool.threads):
+        of_image, of_result = (*part.tiles, channels), (*part.tiles, outputs)
+        planes, products = (_planes(number, shape) for number, shape in ((transformed, of_image), (product, of_result)))
+        sources = [part.of(image, channels, place) for place in _PLACES]
+        terms = [Input(plane.item, float32, plane.layout) for plane in products]
+        terms += [part.of(source, outputs, quarter) for quarter in _QUARTERS for source in rest]
+        results = [part.of(output, outputs, quarter) for quarter in _QUARTERS for output in task.outputs]
+        loops = (
+            bind_loop(owner, to_tiles, of_image, 0, sources, planes),
+            bound_products(math.prod(part.tiles)),
+            bind_loop(owner, to_results, of_result, 0, terms, results),
+        )
+        parts += [loop._replace(new=()) for loop in loops]
+        most = max(most, math.prod(part.tiles))
+    sizes = ((transformed, channels), (product, outputs))
+    scratch = [(number, len(_PLACES) * most * width * float32.itemsize) for number, width in sizes]
+    new = (*scratch, *((output.item, output.nbytes) for output in task.outputs))
+    return joined([BoundLoops((), new), *parts])
+
+
+class _Band(NamedTuple):
+    """Part of the tiles of all images.
+
+    Attributes:
+        first: Its first image, and its first row of tiles.
+        tiles: Images, rows and columns of tiles.
+    """
+
+    first: tuple[int, int]
+    tiles: tuple[int, int, int]
+
+    def of(self, tensor: _Tensor, channels: int, place: tuple[int, int]) -> _Tensor:
+        """Return the elements of a tensor that are at one place of each tile."""
+        if tensor.layout is None:
+            return tensor
+        batch, row, column, channel = tensor.layout.strides
+        offset = tensor.layout.offset + self.first[0] * batch + (2 * self.first[1] + place[0]) * row + place[1] * column
+        layout = Layout((*self.tiles, channels), (batch, 2 * row, 2 * column, channel), offset)
+        return tensor._replace(layout=layout)
+
+
+def _bands(tiles: tuple[int, int, int], channels: int, threads: int) -> Iterator[_Band]:
+    """Divide the tiles into whole images, or rows of tiles of one image, whose transformed elements fit into caches."""
+    batch, rows, columns = tiles
+    most = max(1, threads * _BAND_BYTES // (len(_PLACES) * float32.itemsize * channels * columns))
+    images, band = (most // rows, rows) if most >= rows else (1, most)
+    for image in range(0, batch, images):
+        for row in range(0, rows, band):
+            yield _Band((image, row), (min(images, batch - image), min(band, rows - row), columns))
+
+
+def _bind_products(owner: Processor, weight: Input, transformed: int, product: int, count: int) -> BoundLoops:
+    """Bind the 16 products of `count` tiles and the transformed weights."""
+    assert weight.layout is not None
+    outputs, channels, *_ = weight.layout.shape
+    builder = ProgramBuilder()
+    gemm = owner.product(
+        (count, outputs, channels),
+        a=Windows("float32", (count * channels,), (0,), channels, (Places(count, channels, count, 1, 1, 1, 0),)),
+        b=Scattered(
+            "float32",
+            (Layout((len(_PLACES),), (channels * outputs,)),),
+            Layout((channels,), (outputs,)),
+            Layout((outputs,), (1,)),
+        ),
+        outputs=(Matrix("float32", (count * outputs, outputs, 1)),),
+        epilogue=builder.program([builder.load(0, "float32")]),
+        batch=(len(_PLACES),),
+        threads=owner.pool.threads,
+    )
+    packing = _weight_packing(owner, weight, gemm.packings[0])
+    slots = (Location(transformed), Packed(weight.item, first_byte(weight), packing), Location(product))
+    loop = gemm.multiply
+    assert loop.kernel is not None
+    return BoundLoops(
+        (BoundLoop(loop.kernel, loop.meta_address, loop.items, loop.grain, slots),), (), keep=(gemm, packing)
+    )
+
+
+def _planes(item: int, shape: tuple[int, ...]) -> list[Output]:
+    """Return 16 arrays of a shape, one after the other in the memory of an item."""
+    size, strides = math.prod(shape), contiguous_strides(shape)
+    return [Output(item, float32, Layout(shape, strides, number * size), 0) for number in range(len(_PLACES))]
+
+
+def _pad(owner: Processor, task: Task, image: Input, item: int) -> tuple[BoundLoops, Input]:
+    """Return the loops that copy an image into zeros, and the larger image."""
+    assert task.call is not None
+    assert image.layout is not None
+    batch, height, width, _ = task.shape
+    shape = (batch, height + 2, width + 2, image.layout.shape[-1])
+    whole = Layout(shape, contiguous_strides(shape))
+    result = Output(item, float32, whole, math.prod(shape) * float32.itemsize)
+    builder = ProgramBuilder()
+    fill = bind_loop(owner, builder.program([builder.constant(0.0, "float32")]), shape, 0, [], [result])
+    offset = sum(
+        before * stride for (before, _), stride in zip(task.call.attributes["padding"], whole.strides[1:3], strict=True)
+    )
+    inner = result._replace(layout=Layout(image.layout.shape, whole.strides, offset), donor=item)
+    return joined([fill, bind_move(owner, image, inner)]), Input(item, float32, whole)
+
+
+# --- transformations
+
+
+def _both_ways(tile: Sequence[Line], transform: Callable[[Line], list[Any]]) -> list[Any]:
+    """Transform the columns of a tile, then its rows. Return the elements row by row."""
+    columns = [transform(column) for column in zip(*tile, strict=True)]
+    return [element for row in zip(*columns, strict=True) for element in transform(row)]
+
+
+def _of_image(d: Line) -> list[Any]:
+    return [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]]
+
+
+def _of_kernel(g: Line) -> list[Any]:
+    ends, middle = (g[0] + g[2]) * 0.5, g[1] * 0.5
+    return [g[0], ends + middle, ends - middle, g[2]]
+
+
+def _of_result(m: Line) -> list[Any]:
+    return [m[0] + m[1] + m[2], m[1] - m[2] - m[3]]
+
+
+def _loaded_tile(builder: ProgramBuilder, size: int) -> list[Line]:
+    return [[builder.load(i * size + j, "float32") for j in range(size)] for i in range(size)]
+
+
+def _image_program() -> Program:
+    builder = ProgramBuilder()
+    return builder.program(_both_ways(_loaded_tile(builder, 4), _of_image))
+
+
+def _result_program(epilogue: Program, operands: int) -> Program:
+    """Return the program that transforms a tile of products, and applies the epilogue to each of the four results."""
+    builder = ProgramBuilder()
+    results: list[Any] = []
+    for quarter, total in enumerate(_both_ways(_loaded_tile(builder, 4), _of_result)):
+        first = len(_PLACES) + quarter * operands - 1
+        values: list[Any] = []
+        for primitive, inputs, dtype, value in epilogue.instructions:
+            if primitive == "load" and value == 0:
+                values.append(total)
+            else:
+                slot = first + value if primitive in ("load", "scalar") else value
+                values.append(builder.emit(primitive, [values[number] for number in inputs], dtype, slot))
+        results += [values[number] for number in epilogue.outputs]
+    return builder.program(results)
+
+
+class _WeightPacking(NamedTuple):
+    """Packing of weights that are transformed before."""
+
+    key: Hashable
+    transform: BoundLoop
+    nbytes: int
+    packing: Packing
+    keep: Any
+
+    @property
+    def loop(self) -> LaunchedLoop:
+        return self.packing.loop
+
+    def run(self, launch: Launch, allocate: Callable[[int], Buffer], sources: Sequence[int | float]) -> Buffer:
+        transformed = allocate(self.nbytes)
+        kernel, meta, n, grain, slots = self.transform
+        results = [transformed.address] * len(_PLACES)
+        launch(kernel, meta, n, grain, *results, *[sources[0]] * (len(slots) - len(results)))
+        return self.packing.run(launch, allocate, [transformed.address])
+
+
+def _weight_packing(owner: Processor, weight: Input, packing: Packing) -> _WeightPacking:
+    assert weight.layout is not None
+    outputs, channels, *_ = weight.layout.shape
+    per_output, per_channel, *steps = weight.layout.strides
+    builder = ProgramBuilder()
+    program = builder.program(_both_ways(_loaded_tile(builder, 3), _of_kernel))
+    shape = (channels, outputs)
+    sources = [
+        weight._replace(layout=Layout(shape, (per_channel, per_output), i * steps[0] + j * steps[1]))
+        for i in range(3)
+        for j in range(3)
+    ]
+    loops = bind_loop(owner, program, shape, 0, sources, _planes(-1, shape))
+    nbytes = len(_PLACES) * math.prod(shape) * float32.itemsize
+    return _WeightPacking(("winograd", packing.key, weight.layout.strides), loops.loops[0], nbytes, packing, loops.keep)
