@@ -79,8 +79,9 @@ def grain(n: int, elements: int, program: Program, threads: int) -> int:
 
 
 def _least_piece(program: Program) -> float:
-    """Return the minimum elements of a piece. A transcendental function costs about eight cheap elements."""
-    return LEAST_PIECE / (1 + flops(program) / 16)
+    """Return the minimum elements of a piece, by the cost of a sum of two operands, which has three accesses."""
+    accesses = len(program.outputs) + sum(step.primitive == "load" for step in program.instructions)
+    return LEAST_PIECE / (max(1, accesses / 3) + flops(program) / 16)
 
 
 def _tensor_bytes(task: Task) -> int:
