@@ -70,11 +70,12 @@ def pending_ops(roots: Iterable[Node], computed: Container[Node] = ()) -> dict[N
                 continue
             inputs_of[node] = inputs
             for operand in inputs:
-                if isinstance(operand, Node) and operand.value is None and operand not in inputs_of:
+                if type(operand) is Node and operand.value is None and operand not in inputs_of:  # Data has a value.
                     stack.append(operand)
     if len(inputs_of) < 2:
         return inputs_of
-    return {node: inputs_of[node] for node in sorted(inputs_of, key=_by_order)}
+    ordered = sorted(inputs_of, key=_by_order)
+    return dict(zip(ordered, map(inputs_of.__getitem__, ordered), strict=True))
 
 
 def is_loss(roots: Sequence[Node]) -> bool:
@@ -131,8 +132,8 @@ def structure_of(
         nodes.append((next_item, node))
         operands.append(tuple(references))
         numbers[node] = next_item
-        is_kept = node.depth == 0 or node.tensor is not None or (for_gradients and _is_costly_operand(node))
-        if is_kept and not only_roots:
+        is_named = node.handle is not None and node.tensor is not None
+        if not only_roots and (is_named or node.depth == 0 or (for_gradients and _is_costly_operand(node))):
             keep.add(_viewed_item(node, inputs_of, numbers))
         next_item += 1
     keep.update(numbers[root] for root in roots if root in inputs_of)
