@@ -70,7 +70,7 @@ def pending_ops(roots: Iterable[Node], computed: Container[Node] = ()) -> dict[N
                 continue
             inputs_of[node] = inputs
             for operand in inputs:
-                if type(operand) is Node and operand.value is None and operand not in inputs_of:  # Data has a value.
+                if isinstance(operand, Node) and operand.value is None and operand not in inputs_of:
                     stack.append(operand)
     if len(inputs_of) < 2:
         return inputs_of
