@@ -137,6 +137,25 @@ class Task(NamedTuple):
     prologues: tuple[Prologue | None, Prologue | None] = (None, None)
     calls: tuple[Call, ...] = ()
 
+    def numbered(self) -> tuple[Task, tuple[int, ...]]:
+        """Return the task with items that are numbered from 0, and its own items in that order."""
+        numbers: dict[int, int] = {}
+
+        def number(item: int) -> int:
+            return numbers.setdefault(item, len(numbers))
+
+        task = self._replace(
+            inputs=tuple([Input(number(item), dtype, layout) for item, dtype, layout in self.inputs]),
+            outputs=tuple(
+                [
+                    Output(number(item), dtype, layout, nbytes, None if donor is None else number(donor))
+                    for item, dtype, layout, nbytes, donor in self.outputs
+                ]
+            ),
+            items=tuple(map(number, self.items)),
+        )
+        return task, tuple(numbers)
+
     def split(self, values: Sequence[T]) -> tuple[Sequence[T], Sequence[T], Sequence[T]]:
         """Split one value per input of a matmul or conv task into those of A, of B and of the program."""
         a, b = (1 if prologue is None else prologue.inputs for prologue in self.prologues)

@@ -530,10 +530,9 @@ class Tensor(Methods):
                 f"an in-place op on {self._node.spec} would write to one element at several positions, as it was "
                 "expanded; clone() it first"
             )
-        same_spec = result._node.spec is self._node.spec
-        if not same_spec and result.shape != self.shape:
-            raise ShapeError(f"an in-place op cannot change {list(self.shape)} to {list(result.shape)}")
-        if not same_spec and result.dtype is not self.dtype:
+        if result._node.spec is not self._node.spec:
+            if result.shape != self.shape:
+                raise ShapeError(f"an in-place op cannot change {list(self.shape)} to {list(result.shape)}")
             if result.dtype.category > self.dtype.category:
                 raise ArgumentError(f"an in-place op cannot turn {self.dtype.name} into {result.dtype.name}")
             result = ops.convert(result, self.dtype)
@@ -542,16 +541,16 @@ class Tensor(Methods):
             _note_change(watch, self, sys._getframe(1))
             if watch.is_outside(result._node):  # An op inside the function reads the value again at each call.
                 result = record(ops.reshape.op, (result,), (result.shape,))
-        node = result._node
-        if active and self.requires_grad:
-            leaf = leaf_of(self._node)
+        own, node = self._node, result._node
+        if own.history is not None and active:
+            leaf = leaf_of(own)
             if grad_mode.enabled and (leaf is not None or _shows_a_leaf(self)):
                 what = "a leaf that requires a gradient" if leaf is not None else "a view of a leaf that requires one"
                 raise GradientError(f"an in-place op cannot change {what}; do it under no_grad()")
             if leaf is not None:
                 node = leaf_node(node, leaf)
         if node.value is None and not uniform:
-            overwrite(self._node, node)
+            overwrite(own, node)
         self._write(node)
         return self
 
@@ -779,18 +778,16 @@ def _rebuild(data: np.ndarray[Any, Any], dtype: DType, shape: tuple[int, ...], r
 _new = object.__new__
 
 
-def _operand(value: Any) -> tuple[Any, Operand, int]:
-    """Return node or number, its spec or type, and its depth."""
+def _constant(value: Any) -> tuple[Any, Operand]:
+    """Return a number or the node of an array, and its type or spec."""
     kind = type(value)
-    if isinstance(value, Tensor):
-        return value._node, value._node.spec, value._node.depth
     if kind in (float, int, bool):
-        return value, kind, 0
+        return value, kind
     if isinstance(value, np.generic):
-        return _operand(value.item())
+        return _constant(value.item())
     if isinstance(value, np.ndarray):
         node = from_array(value)._node
-        return node, node.spec, 0
+        return node, node.spec
     raise TypeError(f"expected a Tensor, a NumPy array or a Python number, not {kind.__name__}{_conversion(value)}")
 
 
@@ -915,17 +912,16 @@ def record(
     depth = 0
     has_numbers = False
     for operand in operands:
-        if type(operand) is Tensor:
+        if isinstance(operand, Tensor):
             node = operand._current or operand._node
             inputs.append(node)
             specs.append(node.spec)
             if node.depth > depth:
                 depth = node.depth
         else:
-            value, spec, value_depth = _operand(operand)
+            value, spec = _constant(operand)
             inputs.append(value)
             specs.append(spec)
-            depth = max(depth, value_depth)
             has_numbers = True
     key = tuple(specs)
     if attributes is None:

@@ -139,9 +139,10 @@ class GradMode(ContextDecorator):
 
 def depends(call: Call, inputs: Iterable[Any]) -> bool:
     """Return True if a value is floating point and has a tracked input."""
-    return call.spec.dtype.is_floating_point and any(
-        isinstance(each, Node) and each.history is not None for each in inputs
-    )
+    for each in inputs:
+        if isinstance(each, Node) and each.history is not None:
+            return call.spec.dtype.is_floating_point
+    return False
 
 
 def is_tracked(call: Call, inputs: Iterable[Any]) -> bool:

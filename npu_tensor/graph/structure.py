@@ -21,6 +21,7 @@ __all__ = [
     "Structure",
     "depends_on_placeholder",
     "described_graph",
+    "is_loss",
     "item_graph",
     "pending_ops",
     "structure_of",
@@ -73,11 +74,20 @@ def pending_ops(roots: Iterable[Node], computed: Container[Node] = ()) -> dict[N
                     stack.append(operand)
     if len(inputs_of) < 2:
         return inputs_of
-    return {node: inputs_of[node] for node in sorted(inputs_of, key=_by_order)}
+    ordered = sorted(inputs_of, key=_by_order)
+    return dict(zip(ordered, map(inputs_of.__getitem__, ordered), strict=True))
+
+
+def is_loss(roots: Sequence[Node]) -> bool:
+    """Return True if only one number is wanted, such as a loss that is read before the gradients are computed."""
+    return len(roots) == 1 and roots[0].spec.size == 1 and roots[0].spec.dtype.is_floating_point
 
 
 def structure_of(
-    roots: Sequence[Node], pending: dict[Node, tuple[Any, ...]] | None = None, only_roots: bool = False
+    roots: Sequence[Node],
+    pending: dict[Node, tuple[Any, ...]] | None = None,
+    only_roots: bool = False,
+    for_gradients: bool = False,
 ) -> Structure:
     """Describe everything that must be computed for `roots`.
 
@@ -88,6 +98,7 @@ def structure_of(
         roots: Nodes whose values are wanted.
         pending: Result of `pending_ops` for the roots, if known.
         only_roots: True to keep nothing but the roots.
+        for_gradients: True to keep results that a backward pass would compute again at a high cost.
     """
     inputs_of = pending_ops(roots) if pending is None else pending
     if len(inputs_of) == 1:
@@ -121,13 +132,21 @@ def structure_of(
         nodes.append((next_item, node))
         operands.append(tuple(references))
         numbers[node] = next_item
-        if not only_roots and (node.depth == 0 or node.tensor is not None):
+        is_named = node.handle is not None and node.tensor is not None
+        if not only_roots and (is_named or node.depth == 0 or (for_gradients and _is_costly_operand(node))):
             keep.add(_viewed_item(node, inputs_of, numbers))
         next_item += 1
     keep.update(numbers[root] for root in roots if root in inputs_of)
     keep.discard(-1)
     frozen = frozenset(keep)
     return Structure((frozen, *key), nodes, leaves, frozen, operands)
+
+
+def _is_costly_operand(node: Node) -> bool:
+    """Return True if gradients pass through a node whose op takes longer than reading its result from memory."""
+    assert node.call is not None
+    op = node.call.op
+    return node.history is not None and (op.kind in ("matmul", "conv") or (op.kind == "data" and op.computes))
 
 
 def _viewed_item(node: Node, inputs_of: dict[Node, tuple[Any, ...]], numbers: dict[Node, int]) -> int:

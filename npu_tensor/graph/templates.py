@@ -32,7 +32,7 @@ class Template:
         nodes = [*given, *self.constants]
         depth = max([node.depth for node in given if isinstance(node, Node)], default=0)
         for call, operands, own_depth in self.ops:
-            inputs = tuple([nodes[operand] for operand in operands])
+            inputs = tuple(map(nodes.__getitem__, operands))
             nodes.append(Node(call, inputs, call.spec, depth + own_depth, where))
         return [nodes[result] for result in self.results]
 

@@ -135,6 +135,20 @@ def _rotation(value: Callable[..., Any], pairs: str, head_features: int) -> dict
     return rotation
 
 
+class _Linear(nn.Linear):
+    """Linear layer whose weights a file replaces, so that none are drawn."""
+
+    def reset_parameters(self) -> None:
+        """Leave zeros."""
+
+
+class _Embedding(nn.Embedding):
+    """Embedding whose rows a file replaces, so that none are drawn."""
+
+    def reset_parameters(self) -> None:
+        """Leave zeros."""
+
+
 class DecoderBlock(nn.Module):
     """Decoder layer: attention and a gated network, each with a norm before it and a residual.
 
@@ -145,17 +159,17 @@ class DecoderBlock(nn.Module):
         self.config = c = config
         width, kv_width = c.heads * c.head_features, c.kv_heads * c.head_features
         self.attn_norm = nn.RMSNorm(c.features, c.epsilon)
-        self.attn_q = nn.Linear(c.features, width, c.kind.qkv_bias)
-        self.attn_k = nn.Linear(c.features, kv_width, c.kind.qkv_bias)
-        self.attn_v = nn.Linear(c.features, kv_width, c.kind.qkv_bias)
+        self.attn_q = _Linear(c.features, width, c.kind.qkv_bias)
+        self.attn_k = _Linear(c.features, kv_width, c.kind.qkv_bias)
+        self.attn_v = _Linear(c.features, kv_width, c.kind.qkv_bias)
         if c.kind.qk_norm:
             self.attn_q_norm = nn.RMSNorm(c.head_features, c.epsilon)
             self.attn_k_norm = nn.RMSNorm(c.head_features, c.epsilon)
-        self.attn_output = nn.Linear(width, c.features, False)
+        self.attn_output = _Linear(width, c.features, False)
         self.ffn_norm = nn.RMSNorm(c.features, c.epsilon)
-        self.ffn_gate = nn.Linear(c.features, c.hidden, False)
-        self.ffn_up = nn.Linear(c.features, c.hidden, False)
-        self.ffn_down = nn.Linear(c.hidden, c.features, False)
+        self.ffn_gate = _Linear(c.features, c.hidden, False)
+        self.ffn_up = _Linear(c.features, c.hidden, False)
+        self.ffn_down = _Linear(c.hidden, c.features, False)
         for name in ("keys", "values"):
             cache = nt.zeros(context, c.kv_heads, c.head_features, dtype=dtype)
             self.register_buffer(name, cache, persistent=False)
@@ -204,11 +218,11 @@ class Decoder(nn.Module):
 
     def __init__(self, config: DecoderConfig, context: int, cache_dtype: Any = nt.float16) -> None:
         self.config, self.context = config, context
-        self.token_embd = nn.Embedding(config.vocabulary, config.features)
+        self.token_embd = _Embedding(config.vocabulary, config.features)
         self.blk = nn.ModuleList([DecoderBlock(config, context, cache_dtype) for _ in range(config.layers)])
         self.output_norm = nn.RMSNorm(config.features, config.epsilon)
         if config.has_head:
-            self.output = nn.Linear(config.features, config.vocabulary, False)
+            self.output = _Linear(config.features, config.vocabulary, False)
         factors = nt.ones(config.rotation["n_dims"] // 2) if config.has_factors else None
         self.rope_freqs = nn.Module()
         self.rope_freqs.register_buffer("weight", factors)

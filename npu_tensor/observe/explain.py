@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from npu_tensor.graph.nodes import Node
-from npu_tensor.graph.structure import Structure, item_graph, pending_ops, structure_of
+from npu_tensor.graph.structure import Structure, is_loss, item_graph, pending_ops, structure_of
 from npu_tensor.observe.drawing import brief, leaves
 from npu_tensor.observe.explanation import Explanation, Row, Work
 from npu_tensor.planner import selection
@@ -38,7 +38,7 @@ def explain_nodes(nodes: Sequence[Node], device: str | None = None) -> Explanati
     planned = []
     computed: set[Node] = set()
     for results in parts(pending, nodes):
-        part = structure_of(results, pending_ops(results, computed))
+        part = structure_of(results, pending_ops(results, computed), for_gradients=is_loss(nodes))
         planned.append((part, plan(part, chosen)))
         computed.update(results)
     return explain_plans(structure_of(nodes, pending), planned, chosen)

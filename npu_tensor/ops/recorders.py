@@ -142,7 +142,7 @@ def _binder(op: Op) -> Callable[[tuple[Any, ...], dict[str, Any]], Arguments]:
     name, count = op.name, len(op.operands)
     variadic = bool(op.attributes) and op.attributes[0].kind is inspect.Parameter.VAR_POSITIONAL
     most = count + sum(each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for each in op.attributes)
-    defaults = ((),) if variadic else tuple([each.default for each in op.attributes])
+    defaults: tuple[Any, ...] = ((),) if variadic else tuple([each.default for each in op.attributes])
     least = count + defaults.count(_MISSING)
     names = [*op.operands, *(each.name for each in op.attributes)]
     unset = [*[_MISSING] * count, *defaults]
@@ -154,6 +154,9 @@ def _binder(op: Op) -> Callable[[tuple[Any, ...], dict[str, Any]], Arguments]:
     takes_out = op.public and op.kind != "view"
 
     def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        if not kwargs and len(args) >= least and (variadic or len(args) <= most):
+            own = (_flat(args[count:]),) if variadic else _hashable(args[count:] + defaults[len(args) - count :])
+            return args[:count], own, None
         if variadic and len(args) > count:
             args = (*args[:count], args[count:])
         elif len(args) > most:
@@ -175,14 +178,16 @@ def _binder(op: Op) -> Callable[[tuple[Any, ...], dict[str, Any]], Arguments]:
             elif value is not unset[place]:
                 twice = f"{name}() got multiple values for argument {names[place]!r}"
                 raise given_twice(names[place]) if names[place] in SYNONYMS else TypeError(twice)
-        if _MISSING in values:
-            raise TypeError(f"{name}() missing 1 required argument: {names[values.index(_MISSING)]!r}")
-        if variadic:
-            return values[:count], (_flat(values[count]),), out
-        # Attributes are hashable.
-        return values[:count], tuple([tuple(v) if type(v) is list else v for v in values[count:]]), out
+        for parameter, value in zip(names, values, strict=True):
+            if value is _MISSING:
+                raise TypeError(f"{name}() missing 1 required argument: {parameter!r}")
+        return values[:count], (_flat(values[count]),) if variadic else _hashable(values[count:]), out
 
     return bind
+
+
+def _hashable(values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple([tuple(value) if type(value) is list else value for value in values])
 
 
 def _signature(op: Op) -> inspect.Signature:
@@ -203,7 +208,7 @@ def given_twice(name: str) -> TypeError:
 
 def _flat(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Flatten variadic numbers: f(2, 3), f((2, 3)) and f([2, 3]) are equal."""
-    return tuple(int(v) if type(v) is not int and hasattr(v, "__index__") else v for v in unpacked(values))
+    return tuple([int(v) if type(v) is not int and hasattr(v, "__index__") else v for v in unpacked(values)])
 
 
 def _comparable(number: Any, other: Any) -> Any:

@@ -53,6 +53,8 @@ def unpacked(values: tuple[Any, ...]) -> tuple[Any, ...]:
 def integer_extents(shape: Iterable[Any]) -> tuple[int, ...]:
     """Convert extents to Python integers. Raises TypeError for anything but integers."""
     shape = tuple(shape)
+    if {*map(type, shape)} == {int}:  # The most frequent case.
+        return shape
     for extent in shape:
         if isinstance(extent, bool) or not hasattr(extent, "__index__"):
             raise TypeError(f"a shape is made of integers, not {extent!r}")

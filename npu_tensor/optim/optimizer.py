@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import math
 import sys
-import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
@@ -52,22 +51,20 @@ _VALUES = frozenset(("params", "lr", "initial_lr", "max_lr", "min_lr", "betas", 
 class _Number(Tensor):
     """Zero-dimensional tensor whose value is looked up at each use, also by a step that `jit` has captured."""
 
-    __slots__ = ("_dtype", "_look_up", "_value")
+    __slots__ = ("_dtype", "_look_up", "_named", "_value")
 
     def __init__(self, look_up: Callable[[], float], dtype: DType) -> None:
-        self._alias = self._leaf = self._current = None
+        self._alias = self._leaf = self._current = None  # Without a current node, each use looks up the value.
         self._look_up, self._dtype = look_up, dtype
         self._value: float | None = None
+        self._named: Node | None = None
 
     @property
     def _node(self) -> Node:
         value = self._look_up()
-        node = self._current
-        if node is None or value != self._value:
-            node = from_array(np.asarray(value), self._dtype)._node
-            node.handle = weakref.ref(self)
-            self._current, self._value = node, value
-        return node
+        if self._named is None or value != self._value:
+            self._named, self._value = from_array(np.asarray(value), self._dtype)._node, value
+        return self._named
 
 
 class Options:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from npu_tensor.errors import DimensionError, DivisionError
 from npu_tensor.graph.nodes import PLACEHOLDER, Node, Overwriting, no_value_yet
-from npu_tensor.graph.structure import Structure, pending_ops, structure_of
+from npu_tensor.graph.structure import Structure, is_loss, pending_ops, structure_of
 from npu_tensor.graph.tracing import watches
 from npu_tensor.planner import selection
 from npu_tensor.planner.parts import parts
@@ -60,12 +60,13 @@ def _compute(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None 
     chosen = selection.active if chosen is None else chosen
     pending = pending_ops(nodes)
     todo = parts(pending, nodes)
+    for_gradients = is_loss(nodes)
     if len(todo) == 1:
-        _realize_part(structure_of(nodes, pending), wait, chosen)
+        _realize_part(structure_of(nodes, pending, for_gradients=for_gradients), wait, chosen)
         return
     del pending  # It would keep the values that later parts read, as `todo` would.
     while todo:
-        _realize_part(structure_of(todo.pop(0)), False, chosen)
+        _realize_part(structure_of(todo.pop(0), for_gradients=for_gradients), False, chosen)
     if wait:
         selection.synchronize()
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import ctypes
 import struct
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ __all__ = [
     "Slot",
     "joined",
     "packed_items",
+    "renumbered",
     "step",
     "value_of",
     "with_constants",
@@ -123,6 +125,21 @@ def joined(parts: Sequence[BoundLoops]) -> BoundLoops:
         new=tuple([each for part in parts for each in part.new]),
         overwritten=tuple([each for part in parts for each in part.overwritten if each[0] != each[1]]),
         keep=tuple([each for part in parts for each in part.keep]),
+    )
+
+
+def renumbered(loops: BoundLoops, items: Mapping[int, int]) -> BoundLoops:
+    """Return loops that use other items in place of those in `items`. Items that only these loops use are new."""
+    own = defaultdict(count(max(items.values(), default=0) + 1).__next__, items)
+
+    def slot_of(slot: Slot) -> Slot:
+        return slot._replace(item=own[slot.item]) if isinstance(slot, (Location, Number, Packed)) else slot
+
+    return loops._replace(
+        loops=tuple([loop._replace(slots=tuple(map(slot_of, loop.slots))) for loop in loops.loops]),
+        new=tuple([(own[item], nbytes) for item, nbytes in loops.new]),
+        overwritten=tuple([(own[item], own[donor]) for item, donor in loops.overwritten]),
+        wrong=None if loops.wrong is None else own[loops.wrong],
     )
 
 

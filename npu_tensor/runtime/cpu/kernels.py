@@ -20,6 +20,7 @@ from npu_tensor.runtime.cpu.bound_loops import (
     Packed,
     Slot,
     joined,
+    renumbered,
     step,
     value_of,
     with_constants,
@@ -55,12 +56,14 @@ class CpuKernel:
 
     Attributes:
         loops: Loops of the bound kernel, if it runs loops only.
+        items: Items of the bound kernel's task, in the order of `Task.numbered`.
     """
 
     device = "cpu"
     name: str
     origin = "none"
     loops: BoundLoops | None = None
+    items: tuple[int, ...] = ()
 
     def __init__(self, processor: Processor, task: Task) -> None:
         self.owner = processor
@@ -70,11 +73,23 @@ class CpuKernel:
     def bind(self) -> Step:
         """Bind the kernel; compile code that is not in a cache."""
         with self.owner.compiling(self):
-            bound = self._bind()
+            bound = self._bound_as_before()
         if not isinstance(bound, BoundLoops):
             return bound
         self.loops = bound
         return step(self.owner, bound, [output.item for output in self.task.outputs])
+
+    def _bound_as_before(self) -> BoundLoops | Step:
+        """Bind the kernel, with the loops of an equal one, such as that of another layer, if a plan holds it."""
+        task, self.items = self.task.numbered()
+        key = type(self), self.owner.threads, task
+        equal: CpuKernel | None = self.owner.bound.get(key)
+        if equal is not None and equal.loops is not None:
+            loops = renumbered(equal.loops, dict(zip(equal.items, self.items, strict=True)))
+            return loops if loops.wrong is None else loops._replace(raise_error=self.reference.bind())
+        if task.kind != "matmul":  # Products keep more than their loops.
+            self.owner.bound[key] = self
+        return self._bind()
 
     @property
     def division(self) -> list[Division]:

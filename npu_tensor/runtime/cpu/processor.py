@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
+from weakref import WeakValueDictionary
 
 from npu_tensor._util.cache_sizes import KERNELS
 from npu_tensor._util.forks import cached_property, new_lock
@@ -26,7 +27,11 @@ __all__ = ["Processor"]
 
 
 class Processor:
-    """Engine, thread pool and memory, and the loops and products that were compiled."""
+    """Engine, thread pool and memory, and the loops and products that were compiled.
+
+    Attributes:
+        bound: Kernels of living plans that equal tasks share, by class, threads and task.
+    """
 
     def __init__(self, allocator: Allocator) -> None:
         self.target = host_target(config.cpu_features)
@@ -37,6 +42,7 @@ class Processor:
         # freed.
         self._products = lru_cache(maxsize=KERNELS)(self._new_product)
         self._loops = lru_cache(maxsize=KERNELS)(self._compiled_loop)
+        self.bound: WeakValueDictionary[Any, Any] = WeakValueDictionary()
         self._pool: Pool | None = None
         self._pool_lock = new_lock()
 
