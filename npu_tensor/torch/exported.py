@@ -56,7 +56,7 @@ def from_exported(program: ExportedProgram) -> ImportedModule:
     user_outputs = [reference(node) if isinstance(node, fx.Node) else node for node, spec in outputs if _is_user(spec)]
     graph = ImportedGraph(
         inputs=_inputs(program, specs),
-        nodes=tuple(imported_node(node, reference) for node in program.graph.find_nodes(op="call_function")),
+        nodes=tuple(imported_node(node, reference) for node in program.graph.nodes if node.op == "call_function"),
         outputs=_nested(program.call_spec.out_spec, iter(user_outputs)),
         updates=tuple(_update(spec, specs, reference(node)) for node, spec in outputs if not _is_user(spec)),
     )
