@@ -51,7 +51,7 @@ def _masked(mask: Sequence[bool], *values: Any) -> tuple[Any, ...]:
     return tuple(value if wanted else None for wanted, value in zip(mask, values, strict=True))
 
 
-def _log_softmax_backward(gradient: Tensor, output: Tensor, dim: int, dtype: Any) -> Tensor:
+def _log_softmax_backward(gradient: Tensor, output: Tensor, dim: int, dtype: Any) -> Any:
     return (gradient - output.exp() * gradient.sum(dim, True)).to(dtype)
 
 
@@ -206,8 +206,8 @@ def _batch_norm(
     mean = ops.mean(x, rows, True, dtype=x.dtype.register)
     variance = ops.mean_square(x, mean, rows)
     scale = ops.inverse_deviation(variance, eps)
-    affine = (default if each is None else _per_channel(each, x) for each, default in ((weight, 1.0), (bias, 0.0)))
-    result = ops.standardize(x, mean, scale, *affine, rows, eps)
+    factor, offset = 1.0 if weight is None else _per_channel(weight, x), 0.0 if bias is None else _per_channel(bias, x)
+    result = ops.standardize(x, mean, scale, factor, offset, rows, eps)
     count = x.numel() // x.shape[1]
     statistics = mean.reshape(-1), variance.reshape(-1) * (count / (count - 1))
     moved = [
@@ -708,7 +708,7 @@ _FORWARD: Final[dict[str, Operator]] = {
     },
     # resized images
     **{
-        f"aten.{name}.{overload}": make(_resized(*attributes))
+        f"aten.{name}.{overload}": make(_resized(*attributes))  # type: ignore[arg-type]
         for name, attributes in {
             **{f"upsample_nearest{n}d": ("nearest", False) for n in (1, 2, 3)},
             **{f"_upsample_nearest_exact{n}d": ("nearest-exact", False) for n in (1, 2, 3)},

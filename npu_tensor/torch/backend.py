@@ -9,6 +9,7 @@ table stay in PyTorch: a partitioner cuts the graph around them.
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
@@ -82,7 +83,8 @@ def npu_tensor(
         return _compiled(graph, (), 0, chosen)
 
     compiler = aot_autograd(fw_compiler=forward, bw_compiler=backward, partition_fn=min_cut_rematerialization_partition)
-    return compiler(gm, example_inputs)
+    compiled: Callable[..., Any] = compiler(gm, example_inputs)
+    return compiled
 
 
 def _compiled(
@@ -98,12 +100,15 @@ def _compiled(
     """
     placeholders = graph.graph.find_nodes(op="placeholder")
     static = {placeholders[position] for position in static_positions}
+    first = dict.fromkeys(_draw_masks_first(graph.graph), _RANDOM)
     reasons = {node: reason for node in graph.graph.nodes if (reason := _reason_against(graph, node))}
-    reasons |= dict.fromkeys(_shared_views(graph.graph.output_node().args[0][:returned]), _SHARED)
+    reasons |= first | dict.fromkeys(_shared_views(graph.graph.output_node().args[0][:returned]), _SHARED)
     _report(reasons, options)
     left = {_left_text(node, reason): None for node, reason in reasons.items()}
+    boxed: Callable[..., Any]
     if not reasons:
-        return make_boxed_func(CompiledGraph(graph, static, options, tuple(left)))
+        boxed = make_boxed_func(CompiledGraph(graph, static, options, tuple(left)))
+        return boxed
     partitioner = CapabilityBasedPartitioner(graph, _Support(reasons), allows_single_node_partition=True)
     partitions = [each for each in partitioner.propose_partitions() if any(map(_computes, each.nodes))]
     whole = partitioner.fuse_partitions(partitions, prefix="npu_tensor_")
@@ -113,10 +118,44 @@ def _compiled(
         constant = {own for own, argument in zip(inner, node.args, strict=True) if argument in static}
         whole.add_submodule(node.target, _Part(CompiledGraph(part, constant, options, tuple(left))))
     whole.recompile()
-    return make_boxed_func(whole)
+    boxed = make_boxed_func(whole)
+    return boxed
 
 
-class _Part(torch.nn.Module):
+def _draw_masks_first(graph: fx.Graph) -> list[fx.Node]:
+    """Replace dropout by products with masks, which do not depend on other values. Return the operands of the masks.
+
+    PyTorch draws them in the same order as in eager mode, before the rest of the graph, which stays in one part.
+    """
+    aten = torch.ops.aten
+    operands = []
+    for dropout in graph.find_nodes(op="call_function", target=aten.native_dropout.default):
+        x, p, training = dropout.args
+        value = x.meta["val"]
+        if not training or not value.is_contiguous() or not all(type(extent) is int for extent in value.shape):
+            continue
+
+        def record(target: Any, args: tuple[Any, ...], val: Any, meta: Mapping[str, Any] = dropout.meta) -> fx.Node:
+            node = graph.call_function(target, args)
+            node.meta = {**meta, "val": val}
+            return node
+
+        with graph.inserting_before(dropout):
+            ones = graph.call_function(aten.ones.default, ([*value.shape],), {"dtype": value.dtype})
+            ones.meta = {**dropout.meta, "val": value}
+            drawn = record(aten.native_dropout.default, (ones, p, True), dropout.meta["val"])
+            mask = record(operator.getitem, (drawn, 1), dropout.meta["val"][1])
+            kept = record(aten.mul.Tensor, (x, mask), value)
+            scaled = record(aten.mul.Tensor, (kept, 1 / (1 - p) if p < 1 else 0.0), value)
+        for element in list(dropout.users):
+            element.replace_all_uses_with((scaled, mask)[element.args[1]])
+            graph.erase_node(element)
+        graph.erase_node(dropout)
+        operands.append(ones)
+    return operands
+
+
+class _Part(torch.nn.Module):  # type: ignore[misc]
     """A compiled part of a graph, as a module that the rest of the graph calls."""
 
     def __init__(self, compiled: CompiledGraph) -> None:
@@ -237,7 +276,7 @@ def _in_order(result: Any, order: tuple[int, ...] | None) -> Any:
 # --- supported operators
 
 
-class _Support(OperatorSupportBase):
+class _Support(OperatorSupportBase):  # type: ignore[misc]
     """Answers of the partitioner's question for a node."""
 
     def __init__(self, reasons: Mapping[fx.Node, str]) -> None:
@@ -325,7 +364,7 @@ def _require_equal(expected: Any, result: Any) -> None:
 
 def _computes(node: fx.Node) -> bool:
     """Return True if a node is not a view or an element of a tuple."""
-    return isinstance(node.target, torch._ops.OpOverload) and not node.target.is_view
+    return isinstance(node.target, torch._ops.OpOverload) and not bool(node.target.is_view)
 
 
 def _left_text(node: fx.Node, reason: str) -> str:
