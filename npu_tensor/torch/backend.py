@@ -37,7 +37,7 @@ from npu_tensor.jit.trace import call_traced
 from npu_tensor.observe.explanation import Explanation
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, rename, wrap
-from npu_tensor.torch.bridge import DTYPE_OF, buffer_of, from_pytorch, spec_of, to_pytorch
+from npu_tensor.torch.bridge import buffer_of, from_pytorch, spec_of, to_pytorch
 from npu_tensor.torch.graphs import imported_node, operator_name, place_of_node
 
 __all__ = ["CompilationReport", "explain", "npu_tensor"]
@@ -347,8 +347,7 @@ def _replaced(value: Any) -> Any:
 
 def _spec_of_value(value: torch.Tensor) -> Spec:
     """Return the spec of a fake tensor, with the present extents of dynamic dimensions."""
-    spec_of(value[tuple([slice(0)] * value.ndim)] if value.ndim else value)
-    return Spec.of(tuple(guarding_hint_or_throw(extent) for extent in value.shape), DTYPE_OF[value.dtype])
+    return spec_of(value, tuple(guarding_hint_or_throw(extent) for extent in value.shape))
 
 
 def _require_equal(expected: Any, result: Any) -> None:

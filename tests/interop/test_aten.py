@@ -143,9 +143,6 @@ def _norm_operands() -> dict[str, Call]:
         "instance_norm.default": call(image, weight, bias, None, None, True, 0.1, 1e-5, True),
         "rms_norm.default": call(flat, [4], weight, 1e-5),
         "_fused_rms_norm.default": call(flat, [4], weight, 1e-5),
-        "_fused_rms_norm_backward.default": call(
-            n(3, 4), flat, [4], aten._fused_rms_norm(flat, [4], weight, 1e-5)[1], weight, masks[:2]
-        ),
     }
 
 
@@ -288,7 +285,7 @@ def _calls() -> dict[str, Call]:
         "dropout.default": call(X, 0.5, False),
         "einsum.default": call("ij,kj->ik", [X, Y]),
         "elu_backward.default": call(n(3, 4), 1.5, 1.0, 1.0, False, ROWS),
-        "embedding.default": call(ROWS, INDICES, 1),
+        "embedding.default": call(ROWS, i(2, 3), 1),
         "embedding_dense_backward.default": call(n(2, 3, 4), INDICES, 5, 1, False),
         "empty.memory_format": call([0, 2]),
         "expand.default": call(vector, [3, -1]),
@@ -349,7 +346,6 @@ def _calls() -> dict[str, Call]:
         "mean.dim": call(X, [1], True),
         "meshgrid.default": call([vector, n(3)]),
         "min.other": call(X, Y),
-        "mkldnn_linear.default": call(X, n(4, 3), vector),
         "mm.default": call(X, n(3, 4)),
         "movedim.int": call(IMAGE, 1, -1),
         "mv.default": call(X, n(3)),
@@ -506,7 +502,7 @@ def test_forms_in_place(name: str) -> None:
     args, kwargs = CALLS[name]
     own = tree_map(_own, args)
     expected = ATEN[f"aten.{name}"](*tree_map(_own, args), **{key: _own(value) for key, value in kwargs.items()})
-    if expected.shape != own[0].shape:
+    if not hasattr(own[0], "shape") or expected.shape != own[0].shape:
         pytest.skip("the result has another shape")
     result = ATEN[_in_place(name)](*own, **{key: _own(value) for key, value in kwargs.items()})
     assert result is own[0]
