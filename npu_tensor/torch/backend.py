@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import fx
@@ -166,6 +166,34 @@ class _Part(torch.nn.Module):  # type: ignore[misc]
         return self.compiled(*args)
 
 
+class _Argument(NamedTuple):
+    """Number of an argument that is a result."""
+
+    number: int
+
+
+_COMPUTED: Final = object()
+"""Mark of a result that is neither an argument nor a constant."""
+
+
+class _StaticArgument:
+    """A parameter or buffer as a tensor from outside of the capture."""
+
+    def __init__(self, number: int, value: torch.Tensor) -> None:
+        self.number = number
+        spec = _spec_of_value(value)
+        self.weight = zeros(*spec.shape, dtype=spec.dtype)  # It is named before it is computed.
+        self.latest: torch.Tensor | None = None
+        self.version = 0
+
+    def read(self, tensor: torch.Tensor) -> None:
+        """Let the tensor from outside name another value if the argument is another object or has been written."""
+        version = 0 if tensor.is_inference() else tensor._version
+        if self.latest is not tensor or self.version != version:
+            self.latest, self.version = tensor, version
+            rename(self.weight, spec_of(tensor), buffer_of(tensor))
+
+
 class CompiledGraph:
     """A graph of ATen operators, all of them in the table, that is captured at its first call.
 
@@ -190,7 +218,10 @@ class CompiledGraph:
         results = graph.graph.output_node().args[0]
         self._is_single = isinstance(results, fx.Node)
         outputs = [results] if self._is_single else list(results)
-        self._outputs = [numbers.get(each, -1) if isinstance(each, fx.Node) else each for each in outputs]
+        self._outputs = [
+            each if not isinstance(each, fx.Node) else _Argument(numbers[each]) if each in numbers else _COMPUTED
+            for each in outputs
+        ]
         computed = [each for each in outputs if isinstance(each, fx.Node) and each not in numbers]
         self._orders = [_order_of_dimensions(each.meta.get("val")) for each in computed]
         nodes = [node for node in graph.graph.nodes if node.op == "call_function"]
@@ -198,12 +229,9 @@ class CompiledGraph:
             str(node.target): from_pytorch(getattr(graph, node.target).clone())
             for node in graph.graph.find_nodes(op="get_attr")
         }
-        self._static = [
-            (numbers[node], zeros(tuple(spec.shape), dtype=spec.dtype))
-            for node in static
-            for spec in (_spec_of_value(node.meta["val"]),)
-        ]
-        weights = {str(placeholders[number].target): tensor for number, tensor in self._static}
+        self._static = [_StaticArgument(numbers[node], node.meta["val"]) for node in static]
+        self._is_ready = False
+        weights = {str(placeholders[each.number].target): each.weight for each in self._static}
         self._dynamic = [number for number, node in enumerate(placeholders) if node not in static]
         module = ImportedModule(
             ImportedGraph(
@@ -217,21 +245,15 @@ class CompiledGraph:
             {**weights, **constants},
         )
         self._function = jit(module)
-        self._latest: dict[int, tuple[torch.Tensor, int]] = {}
         self._options = options
         self.left = left
 
     def __call__(self, *args: Any) -> Any:
         """Compute the graph. The memory of the results belongs to the caller."""
-        for number, weight in self._static:
-            tensor = args[number]
-            latest = self._latest.get(number)
-            if latest is not None and self._options.frozen:
-                continue
-            version = 0 if tensor.is_inference() else tensor._version
-            if latest is None or latest[0] is not tensor or latest[1] != version:
-                self._latest[number] = tensor, version
-                rename(weight, spec_of(tensor), buffer_of(tensor))
+        if not (self._options.frozen and self._is_ready):
+            for weight in self._static:
+                weight.read(args[weight.number])
+            self._is_ready = True
         operands = [args[number] for number in self._dynamic]
         operands = [from_pytorch(each) if isinstance(each, torch.Tensor) else each for each in operands]
         with contextlib.nullcontext() if self._options.device is None else default_device(self._options.device):
@@ -241,7 +263,8 @@ class CompiledGraph:
         operands.clear()
         computed = iter([_in_order(_given(results, place), order) for place, order in enumerate(self._orders)])
         outputs = [
-            each if type(each) is not int else next(computed) if each < 0 else args[each] for each in self._outputs
+            next(computed) if each is _COMPUTED else args[each.number] if isinstance(each, _Argument) else each
+            for each in self._outputs
         ]
         return outputs[0] if self._is_single else outputs
 
