@@ -349,7 +349,7 @@ def _shared_views(results: Sequence[Any]) -> list[fx.Node]:
 
 
 def _is_whole(value: torch.Tensor) -> bool:
-    return value.is_contiguous() and value.storage_offset() == 0
+    return bool(value.is_contiguous()) and value.storage_offset() == 0
 
 
 def _stand_in(graph: fx.GraphModule, node: fx.Node) -> Any:
@@ -386,7 +386,7 @@ def _require_equal(expected: Any, result: Any) -> None:
 
 def _computes(node: fx.Node) -> bool:
     """Return True if a node is not a view or an element of a tuple."""
-    return isinstance(node.target, torch._ops.OpOverload) and not bool(node.target.is_view)
+    return isinstance(node.target, torch._ops.OpOverload) and not node.target.is_view
 
 
 def _left_text(node: fx.Node, reason: str) -> str:
