@@ -91,7 +91,7 @@ def _compiled(graph: fx.GraphModule, static_positions: Collection[int], options:
     _report(reasons, options)
     left = {_left_text(node, reason): None for node, reason in reasons.items()}
     if not reasons:
-        return CompiledGraph(graph, static, options, tuple(left))
+        return make_boxed_func(CompiledGraph(graph, static, options, tuple(left)))
     partitioner = CapabilityBasedPartitioner(graph, _Support(reasons), allows_single_node_partition=True)
     partitions = [each for each in partitioner.propose_partitions() if any(map(_computes, each.nodes))]
     whole = partitioner.fuse_partitions(partitions, prefix="npu_tensor_")
@@ -112,7 +112,7 @@ class _Part(torch.nn.Module):
         self.compiled = compiled
 
     def forward(self, *args: Any) -> Any:
-        return self.compiled(list(args))
+        return self.compiled(*args)
 
 
 class CompiledGraph:
@@ -124,8 +124,6 @@ class CompiledGraph:
         options: Options of the backend.
         left: Operators that the whole graph leaves to PyTorch, for explanations.
     """
-
-    _boxed_call: Final = True  # AOTAutograd passes a list that the callee may empty.
 
     def __init__(
         self, graph: fx.GraphModule, static: Collection[fx.Node], options: BackendOptions, left: tuple[str, ...]
@@ -172,8 +170,8 @@ class CompiledGraph:
         self._options = options
         self.left = left
 
-    def __call__(self, args: list[Any]) -> Any:
-        """Compute the graph from a list of arguments, which is emptied so that they can be freed."""
+    def __call__(self, *args: Any) -> Any:
+        """Compute the graph. The memory of the results belongs to the caller."""
         for number, weight in self._static:
             tensor = args[number]
             latest = self._latest.get(number)
@@ -194,7 +192,6 @@ class CompiledGraph:
         outputs = [
             each if type(each) is not int else next(computed) if each < 0 else args[each] for each in self._outputs
         ]
-        args.clear()
         return outputs[0] if self._is_single else outputs
 
 
