@@ -35,6 +35,7 @@ from npu_tensor.torch.backend import npu_tensor
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "helpers"))
 
 from pytorch_architectures import ARCHITECTURES
+from torch_models import EXAMPLES  # noqa: E402
 
 Model = tuple[torch.nn.Module, Sequence[Any], Mapping[str, Any]]
 """A module with positional and keyword arguments of a call."""
@@ -445,12 +446,12 @@ def of_timm(name: str) -> Model:
 
 def of_torch(name: str) -> Model:
     """Make a model that needs only PyTorch."""
-    model, arguments = ARCHITECTURES[name]()
+    model, arguments = (EXAMPLES | ARCHITECTURES)[name]()
     return model, arguments, {}
 
 
 MODELS: Final[dict[str, Callable[[], Model]]] = {
-    **{f"nn.{name}": (lambda name=name: of_torch(name)) for name in ARCHITECTURES},
+    **{f"nn.{name}": (lambda name=name: of_torch(name)) for name in (*EXAMPLES, *ARCHITECTURES)},
     **{
         f"hf.{name}": (lambda kind=kind, name=name, values=values: of_transformers(kind, name, values))
         for kind, models in TRANSFORMERS.items()

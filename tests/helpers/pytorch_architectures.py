@@ -1,4 +1,4 @@
-"""Small architectures of PyTorch that need no other package, each with arguments for a call."""
+"""Less common architectures made of `torch.nn` only, each with arguments for a call. `torch_models.py` has others."""
 
 from __future__ import annotations
 
@@ -32,20 +32,6 @@ def block(channels_in: int, channels: int, stride: int = 1) -> nn.Sequential:
     )
 
 
-def unet(self: Any, x: Tensor) -> Tensor:
-    a = self.first(x)
-    b = self.second(F.max_pool2d(a, 2))
-    c = self.third(F.max_pool2d(b, 2))
-    d = self.fourth(torch.cat((self.up2(c), b), 1))
-    return self.last(torch.cat((F.interpolate(d, scale_factor=2, mode="bilinear"), a), 1))
-
-
-def autoencoder(self: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-    mean, logarithm = self.encoder(x).chunk(2, -1)
-    noise = torch.sin(torch.arange(mean.numel(), dtype=x.dtype)).view_as(mean)
-    return self.decoder(mean + noise * (logarithm / 2).exp()), -0.5 * (1 + logarithm - mean**2 - logarithm.exp()).sum()
-
-
 def graph_convolution(self: Any, x: Tensor, edges: Tensor) -> Tensor:
     source, target = edges
     degree = torch.zeros(len(x), dtype=x.dtype).index_add(0, target, torch.ones_like(target, dtype=x.dtype)) + 1
@@ -67,18 +53,6 @@ def graph_attention(self: Any, x: Tensor, edges: Tensor) -> Tensor:
     total = torch.zeros_like(largest).index_add(0, target, weight)
     parts = (weight / total[target]).repeat_interleave(x.shape[-1] // score.shape[-1], -1) * x[source]
     return torch.zeros_like(x).index_add(0, target, parts)
-
-
-def recurrent(self: Any, tokens: Tensor) -> Tensor:
-    states, (last, _) = self.lstm(self.embedding(tokens))
-    return self.head(torch.cat((states.mean(1), last[0], last[1]), -1))
-
-
-def translate(self: Any, source: Tensor, target: Tensor) -> Tensor:
-    memory, state = self.encoder(self.embedding(source))
-    outputs, _ = self.decoder(self.embedding(target), state)
-    weights = (outputs @ memory.mT).softmax(-1)
-    return self.head(torch.cat((outputs, weights @ memory), -1))
 
 
 def recommend(self: Any, dense: Tensor, sparse: Tensor) -> Tensor:
@@ -177,35 +151,6 @@ ARCHITECTURES: dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]] = {
         _sequential(nn.Linear(64, 128), nn.GELU(), nn.LayerNorm(128), nn.Dropout(0.1), nn.Linear(128, 10)),
         _images(32, 64),
     ),
-    "lstm_classifier": lambda: (
-        Branches(
-            recurrent,
-            embedding=nn.Embedding(100, 32, padding_idx=0),
-            lstm=nn.LSTM(32, 32, bidirectional=True, batch_first=True),
-            head=nn.Linear(128, 4),
-        ),
-        (torch.randint(100, (4, 12)),),
-    ),
-    "seq2seq_gru": lambda: (
-        Branches(
-            translate,
-            embedding=nn.Embedding(100, 32),
-            encoder=nn.GRU(32, 48, batch_first=True),
-            decoder=nn.GRU(32, 48, batch_first=True),
-            head=nn.Linear(96, 100),
-        ),
-        (torch.randint(100, (4, 9)), torch.randint(100, (4, 7))),
-    ),
-    "vae": lambda: (
-        Branches(
-            autoencoder,
-            encoder=_sequential(nn.Conv2d(1, 16, 4, 2, 1), nn.ELU(), nn.Flatten(), nn.Linear(16 * 64, 24)),
-            decoder=_sequential(
-                nn.Linear(12, 16 * 64), nn.Unflatten(1, (16, 8, 8)), nn.ELU(), nn.ConvTranspose2d(16, 1, 4, 2, 1)
-            ),
-        ),
-        _images(4, 1, 16, 16),
-    ),
     "gan_generator": lambda: (
         _sequential(
             nn.ConvTranspose2d(32, 64, 4),
@@ -224,18 +169,6 @@ ARCHITECTURES: dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]] = {
         Branches(graph_attention, project=nn.Linear(16, 32), left=nn.Linear(32, 4), right=nn.Linear(32, 4)),
         _edges(),
     ),
-    "unet": lambda: (
-        Branches(
-            unet,
-            first=block(3, 16),
-            second=block(16, 32),
-            third=block(32, 64),
-            up2=nn.ConvTranspose2d(64, 32, 2, 2),
-            fourth=block(64, 32),
-            last=nn.Conv2d(48, 5, 1),
-        ),
-        _images(1, 3, 32, 32),
-    ),
     "diffusion_unet": lambda: (
         Branches(
             diffusion,
@@ -253,10 +186,6 @@ ARCHITECTURES: dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]] = {
     "nn_transformer": lambda: (
         nn.Transformer(32, 4, 1, 1, 64, batch_first=True, norm_first=True),
         (torch.randn(2, 9, 32), torch.randn(2, 7, 32)),
-    ),
-    "encoder_layers": lambda: (
-        nn.TransformerEncoder(nn.TransformerEncoderLayer(48, 4, 96, activation="gelu", batch_first=True), 2),
-        _images(2, 10, 48),
     ),
     "dlrm": lambda: (
         Branches(
