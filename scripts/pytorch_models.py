@@ -35,7 +35,7 @@ from npu_tensor.torch.backend import npu_tensor
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "helpers"))
 
 from pytorch_architectures import ARCHITECTURES
-from torch_models import EXAMPLES  # noqa: E402
+from torch_models import EXAMPLES
 
 Model = tuple[torch.nn.Module, Sequence[Any], Mapping[str, Any]]
 """A module with positional and keyword arguments of a call."""
