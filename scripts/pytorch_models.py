@@ -657,8 +657,9 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def main(
     words: tuple[str, ...], gradients: bool, times: bool, inductor: bool, seconds: float, json_file: Path | None
 ) -> None:
-    """Compare compiled models with eager: those whose names contain one of WORDS, or all."""
-    names = [name for name in MODELS if not words or any(word in name for word in words)]
+    """Compare compiled models with eager: those named or whose names contain one of WORDS, or all."""
+    parts = [word for word in words if word not in MODELS]
+    names = [name for name in MODELS if not words or name in words or any(part in name for part in parts)]
     for package, prefix in (("transformers", "hf."), ("timm", "timm.")):
         if any(name.startswith(prefix) for name in names):
             __import__(package)  # Forked processes have it then.

@@ -342,6 +342,33 @@ def _recurrent(kind: type[nn.Module], **attributes: Any) -> Operator:
     return run
 
 
+def _lstm_layer(
+    x: Tensor,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias_ih: Tensor,
+    bias_hh: Tensor,
+    hx: Tensor,
+    cx: Tensor,
+    reverse: bool,
+    batch_sizes: Sequence[int],
+    mode: int,
+    *_: Any,
+) -> tuple[Tensor, ...]:
+    """Run one direction of a layer of an LSTM; the last result is a workspace."""
+    if batch_sizes or mode != _LSTM:
+        raise ArgumentError("packed sequences and other layers than LSTM are not supported")
+    weights = (weight_ih, weight_hh, bias_ih, bias_hh)
+    result, *last = _recurrent(nn.LSTM)(
+        x.flip(0) if reverse else x, (hx, cx), weights, True, 1, 0.0, False, False, False
+    )
+    return (result.flip(0) if reverse else result, *last, nt.zeros(0, dtype=nt.uint8))
+
+
+_LSTM: Final = 2
+"""PyTorch's number of the LSTM among the recurrent layers."""
+
+
 # --- elements and images
 
 
@@ -500,7 +527,7 @@ logical_or logical_xor logit logsumexp lt.Scalar lt.Tensor masked_fill.Scalar ma
 max max.dim max.other=maximum maximum mean mean.dim median median.dim meshgrid min min.dim min.other=minimum minimum
 mish mkldnn_linear=linear mm mode movedim.int mul.Scalar mul.Tensor mv nan_to_num nansum narrow ne.Scalar ne.Tensor
 neg nextafter one_hot ones ones_like outer pad permute pixel_shuffle pixel_unshuffle positive pow.Scalar
-pow.Tensor_Scalar pow.Tensor_Tensor prelu _prelu_kernel=prelu prod prod.dim_int rad2deg reciprocal relu relu6
+pow.Tensor_Scalar pow.Tensor_Tensor prelu prod prod.dim_int rad2deg reciprocal relu relu6
 remainder.Scalar remainder.Scalar_Tensor remainder.Tensor repeat_interleave.self_int reshape rms_norm roll rot90 round
 rsqrt rsub.Scalar rsub.Tensor scalar_tensor scatter.reduce scatter.src scatter.value scatter.value_reduce scatter_add
 scatter_reduce.two select.int select_scatter selu sgn sigmoid sign signbit silu sin sinc sinh slice_scatter
@@ -539,6 +566,7 @@ def _in_place(entries: Mapping[str, Operator]) -> dict[str, Operator]:
 _DIRECT: Final = {**_named(_SAME, nt), **_named(_METHODS, Tensor)}
 
 _FORWARD: Final[dict[str, Operator]] = {
+    "aten._prelu_kernel.default": lambda x, weight: nt.where(x > 0, x, x * weight),
     "aten._cdist_forward.default": lambda x1, x2, p, _mode: nt.cdist(x1, x2, p),
     "aten._log_softmax.default": lambda x, dim, _half: x.log_softmax(dim),
     "aten._safe_softmax.default": _safe_softmax,
@@ -561,6 +589,7 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.conv_transpose2d.input": nt.conv_transpose2d,
     "aten.conv_transpose3d.input": nt.conv_transpose3d,
     "aten.copy.default": lambda x, src: src.to(x.dtype).expand(x.shape),
+    "aten.fill.Tensor": lambda x, value: value.to(x.dtype).expand(x.shape),
     "aten.cross_entropy_loss.default": _cross_entropy,
     "aten.einsum.default": lambda equation, tensors, path=None: nt.einsum(equation, *tensors),
     "aten.elu.default": lambda x, alpha=1.0, scale=1.0, input_scale=1.0: nt.where(
@@ -593,8 +622,11 @@ _FORWARD: Final[dict[str, Operator]] = {
         x, shape, weight, bias, eps
     ),
     "aten.linalg_vector_norm.default": linalg.vector_norm,
+    "aten.norm.Scalar": linalg.vector_norm,
+    "aten.norm.ScalarOpt_dim": lambda x, p, dim, keepdim=False: linalg.vector_norm(x, 2 if p is None else p, dim, keepdim),
     "aten.log_sigmoid_forward.default": _log_sigmoid,
     "aten.lstm.input": _recurrent(nn.LSTM),
+    "aten.mkldnn_rnn_layer.default": _lstm_layer,
     "aten.max_pool1d.default": _max_pool(nt.max_pool1d, False),
     "aten.max_pool2d.default": _max_pool(nt.max_pool2d, False),
     "aten.max_pool3d.default": _max_pool(nt.max_pool3d, False),
@@ -618,6 +650,10 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.to.device": lambda x, device, dtype, *_, **kwargs: x.to(dtype),
     "aten.to.dtype": lambda x, dtype, *_, **kwargs: x.to(dtype),
     "aten.to.dtype_layout": lambda x, dtype=None, **kwargs: x if dtype is None else x.to(dtype),
+    **{
+        f"aten.{name}.default": lambda *args, dtype=nt.int64, function=getattr(nt, name): function(*args).to(dtype)
+        for name in ("tril_indices", "triu_indices")
+    },
     "aten.view.default": nt.reshape,
     **dict.fromkeys(
         ("aten.alias.default", "aten.contiguous.default", "aten.detach.default", "aten.lift_fresh_copy.default"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -39,7 +40,9 @@ def from_exported(program: ExportedProgram) -> ImportedModule:
     Raises:
         ArgumentError: The program has operators that are not supported. The message names them and their lines.
     """
-    program = program.run_decompositions({})  # Removes writes in place.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec", FutureWarning)  # PyTorch's own code.
+        program = program.run_decompositions({})  # Removes writes in place.
     signature = program.graph_signature
     specs = dict(zip(program.graph.find_nodes(op="placeholder"), signature.input_specs, strict=True))
     references = {node: _reference(node, spec) for node, spec in specs.items()}
