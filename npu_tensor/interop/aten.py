@@ -384,12 +384,66 @@ def _put(x: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = Fals
     return put(x, _indices(x, indices), values, reduce="add" if accumulate else "")
 
 
-def _as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Tensor:
-    """Take elements of a tensor that is contiguous in PyTorch."""
-    place: Any = offset or 0
+def _places(size: Sequence[int], stride: Sequence[int], offset: int | None) -> Tensor:
+    """Return the places of a strided view in the memory of a contiguous tensor."""
+    place = nt.tensor(offset or 0)
     for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
         place = place + (nt.arange(extent) * step).reshape(-1, *(1 for _ in size[axis + 1 :]))
-    return x.flatten()[place] if size else x.flatten()[place].reshape(())
+    return place
+
+
+def _as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Tensor:
+    """Take elements of a tensor that is contiguous in PyTorch."""
+    return x.flatten().take(_places(size, stride, offset))
+
+
+def _as_strided_scatter(
+    x: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
+) -> Tensor:
+    """Write elements of a tensor that is contiguous in PyTorch."""
+    return put(x.flatten(), (_places(size, stride, offset),), src).reshape(x.shape)
+
+
+def _encoder_layer(
+    x: Tensor,
+    _size: int,
+    heads: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    out_weight: Tensor,
+    out_bias: Tensor,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    *weights: Any,
+) -> Tensor:
+    """Compute the layer that `nn.TransformerEncoderLayer` runs in evaluation; a mask is True where nothing attends."""
+    norm_weight, norm_bias, last_weight, last_bias, up, up_bias, down, down_bias, *masks = weights
+
+    def normed(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return nt.layer_norm(x, x.shape[-1], weight, bias, eps)
+
+    def attended(x: Tensor) -> Tensor:
+        parts = nt.linear(x, qkv_weight, qkv_bias).unflatten(-1, (3, heads, -1))
+        query, key, value = (part.transpose(1, 2) for part in parts.unbind(2))
+        mask = None if not masks or masks[0] is None else ~_broadcast_mask(*masks)
+        result = nt.scaled_dot_product_attention(query, key, value, mask)
+        return nt.linear(result.transpose(1, 2).flatten(2), out_weight, out_bias)
+
+    def widened(x: Tensor) -> Tensor:
+        h = nt.linear(x, up, up_bias)
+        return nt.linear(nt.gelu(h) if use_gelu else nt.relu(h), down, down_bias)
+
+    if norm_first:
+        x = x + attended(normed(x, norm_weight, norm_bias))
+        return x + widened(normed(x, last_weight, last_bias))
+    x = normed(x + attended(x), norm_weight, norm_bias)
+    return normed(x + widened(x), last_weight, last_bias)
+
+
+def _broadcast_mask(mask: Tensor, kind: int | None = None) -> Tensor:
+    """Return a mask of queries and keys (kind 0), of keys of each sample (1) or of all, as one for every head."""
+    return mask.reshape(mask.shape[0], 1, 1, -1) if kind == 1 else mask
 
 
 def _grid_sampler(x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool) -> Tensor:
@@ -573,7 +627,9 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten._softmax.default": lambda x, dim, _half: x.softmax(dim),
     "aten._to_copy.default": lambda x, dtype=None: x.clone() if dtype is None else x.to(dtype),
     "aten._weight_norm_interface.default": _weight_norm,
+    "aten._transformer_encoder_layer_fwd.default": _encoder_layer,
     "aten.as_strided.default": _as_strided,
+    "aten.as_strided_scatter.default": _as_strided_scatter,
     "aten.avg_pool1d.default": _pool(nt.avg_pool1d),
     "aten.avg_pool2d.default": _pool(nt.avg_pool2d),
     "aten.avg_pool3d.default": _pool(nt.avg_pool3d),

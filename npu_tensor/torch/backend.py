@@ -74,20 +74,32 @@ def npu_tensor(
     def forward(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         context = TracingContext.try_get()
         metadata = context.fw_metadata if context is not None else None
-        return _compiled(graph, metadata.static_input_indices if metadata is not None else (), chosen)
+        if metadata is None:
+            return _compiled(graph, (), 0, chosen)
+        return _compiled(graph, metadata.static_input_indices, metadata.num_forward_returns, chosen)
 
     def backward(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        return _compiled(graph, (), chosen)
+        return _compiled(graph, (), 0, chosen)
 
     compiler = aot_autograd(fw_compiler=forward, bw_compiler=backward, partition_fn=min_cut_rematerialization_partition)
     return compiler(gm, example_inputs)
 
 
-def _compiled(graph: fx.GraphModule, static_positions: Collection[int], options: BackendOptions) -> Callable[..., Any]:
-    """Return a function that computes a graph of AOTAutograd."""
+def _compiled(
+    graph: fx.GraphModule, static_positions: Collection[int], returned: int, options: BackendOptions
+) -> Callable[..., Any]:
+    """Return a function that computes a graph of AOTAutograd.
+
+    Args:
+        graph: The graph.
+        static_positions: Positions of parameters and buffers among the arguments.
+        returned: Number of the first results that the user's function returns; the others are for the backward pass.
+        options: Options of the backend.
+    """
     placeholders = graph.graph.find_nodes(op="placeholder")
     static = {placeholders[position] for position in static_positions}
     reasons = {node: reason for node in graph.graph.nodes if (reason := _reason_against(graph, node))}
+    reasons |= dict.fromkeys(_shared_views(graph.graph.output_node().args[0][:returned]), _SHARED)
     _report(reasons, options)
     left = {_left_text(node, reason): None for node, reason in reasons.items()}
     if not reasons:
@@ -237,17 +249,17 @@ class _Support(OperatorSupportBase):
 
 _RANDOM: Final = "draws random numbers"
 
+_SHARED: Final = "a view that shares memory with another result"
+
 
 def _reason_against(graph: fx.GraphModule, node: fx.Node) -> str:
     """Return the reason why a node is left to PyTorch, or ""."""
     if node.op != "call_function":
         return ""
     name = operator_name(node.target)
-    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-        return _RANDOM
     if name not in ATEN:
-        return "not supported"
-    if name == "aten.as_strided.default" and not _is_whole(node.args[0].meta["val"]):
+        return _RANDOM if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) else "not supported"
+    if name.startswith("aten.as_strided") and not _is_whole(node.args[0].meta["val"]):
         return "as_strided of a tensor that is not contiguous"
     try:
         call = imported_node(node, lambda operand: _stand_in(graph, operand))
@@ -256,6 +268,22 @@ def _reason_against(graph: fx.GraphModule, node: fx.Node) -> str:
     except Exception as error:  # Functions may refuse operands with any error.
         return str(error) or type(error).__name__
     return ""
+
+
+def _shared_views(results: Sequence[Any]) -> list[fx.Node]:
+    """Return the views that lead to results which share memory with other results, unless the memory is an argument's.
+
+    PyTorch makes such views, because results have memory of their own here.
+    """
+    chains: dict[fx.Node, list[list[fx.Node]]] = {}
+    for result in dict.fromkeys(each for each in results if isinstance(each, fx.Node)):
+        node, chain = result, []
+        while node.op == "call_function" and not _computes(node) and isinstance(node.args[0], fx.Node):
+            chain.append(node)
+            node = node.args[0]
+        chains.setdefault(node, []).append(chain)
+    shared = [of_base for base, of_base in chains.items() if len(of_base) > 1 and base.op == "call_function"]
+    return [node for of_base in shared for chain in of_base for node in chain]
 
 
 def _is_whole(value: torch.Tensor) -> bool:
@@ -306,7 +334,11 @@ def _left_text(node: fx.Node, reason: str) -> str:
 
 def _report(reasons: Mapping[fx.Node, str], options: BackendOptions) -> None:
     """Warn of operators that are left to PyTorch, or raise an error if the options ask for it."""
-    named = {operator_name(node.target): _left_text(node, why) for node, why in reasons.items() if why != _RANDOM}
+    named = {
+        operator_name(node.target): _left_text(node, why)
+        for node, why in reasons.items()
+        if why not in (_RANDOM, _SHARED)
+    }
     if not named:
         return
     if options.fallback == "error":
