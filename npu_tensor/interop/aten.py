@@ -654,6 +654,7 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.embedding.default": lambda weight, indices, *_: nt.embedding(indices, weight),
     "aten.empty.memory_format": nt.zeros,
     "aten.empty_like.default": nt.zeros_like,
+    "aten.new_empty_strided.default": lambda x, size, _stride, dtype=None: nt.zeros(size, dtype=dtype or x.dtype),
     "aten.expand_as.default": lambda x, other: x.expand(other.shape),
     "aten.grid_sampler_2d.default": _grid_sampler,
     "aten.grid_sampler_3d.default": _grid_sampler,
@@ -679,7 +680,7 @@ _FORWARD: Final[dict[str, Operator]] = {
     ),
     "aten.linalg_vector_norm.default": linalg.vector_norm,
     "aten.norm.Scalar": linalg.vector_norm,
-    "aten.norm.ScalarOpt_dim": lambda x, p, dim, keepdim=False: linalg.vector_norm(x, 2 if p is None else p, dim, keepdim),
+    "aten.norm.ScalarOpt_dim": lambda x, p, *args: linalg.vector_norm(x, 2 if p is None else p, *args),
     "aten.log_sigmoid_forward.default": _log_sigmoid,
     "aten.lstm.input": _recurrent(nn.LSTM),
     "aten.mkldnn_rnn_layer.default": _lstm_layer,
@@ -706,10 +707,8 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.to.device": lambda x, device, dtype, *_, **kwargs: x.to(dtype),
     "aten.to.dtype": lambda x, dtype, *_, **kwargs: x.to(dtype),
     "aten.to.dtype_layout": lambda x, dtype=None, **kwargs: x if dtype is None else x.to(dtype),
-    **{
-        f"aten.{name}.default": lambda *args, dtype=nt.int64, function=getattr(nt, name): function(*args).to(dtype)
-        for name in ("tril_indices", "triu_indices")
-    },
+    "aten.tril_indices.default": lambda *args, dtype=nt.int64: nt.tril_indices(*args).to(dtype),
+    "aten.triu_indices.default": lambda *args, dtype=nt.int64: nt.triu_indices(*args).to(dtype),
     "aten.view.default": nt.reshape,
     **dict.fromkeys(
         ("aten.alias.default", "aten.contiguous.default", "aten.detach.default", "aten.lift_fresh_copy.default"),

@@ -20,6 +20,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.experimental.symbolic_shapes import guarding_hint_or_throw
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
@@ -36,7 +37,7 @@ from npu_tensor.jit.trace import call_traced
 from npu_tensor.observe.explanation import Explanation
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, rename, wrap
-from npu_tensor.torch.bridge import DTYPE_OF, buffer_of, from_pytorch, spec_of, to_pytorch
+from npu_tensor.torch.bridge import buffer_of, dtype_of, from_pytorch, spec_of, to_pytorch
 from npu_tensor.torch.graphs import imported_node, operator_name, place_of_node
 
 __all__ = ["CompilationReport", "explain", "npu_tensor"]
@@ -155,10 +156,11 @@ class CompiledGraph:
         computed = [each for each in outputs if isinstance(each, fx.Node) and each not in numbers]
         self._orders = [_order_of_dimensions(each.meta.get("val")) for each in computed]
         nodes = [node for node in graph.graph.nodes if node.op == "call_function"]
-        constants = {
-            str(node.target): from_pytorch(getattr(graph, node.target).clone())
-            for node in graph.graph.find_nodes(op="get_attr")
-        }
+        with unset_fake_temporarily():
+            constants = {
+                str(node.target): from_pytorch(getattr(graph, node.target).clone())
+                for node in graph.graph.find_nodes(op="get_attr")
+            }
         self._static = [
             (numbers[node], zeros(tuple(spec.shape), dtype=spec.dtype))
             for node in static
@@ -308,8 +310,7 @@ def _replaced(value: Any) -> Any:
 
 def _spec_of_value(value: torch.Tensor) -> Spec:
     """Return the spec of a fake tensor, with the present extents of dynamic dimensions."""
-    spec_of(value[tuple([slice(0)] * value.ndim)] if value.ndim else value)
-    return Spec.of(tuple(guarding_hint_or_throw(extent) for extent in value.shape), DTYPE_OF[value.dtype])
+    return Spec.of(tuple(map(guarding_hint_or_throw, value.shape)), dtype_of(value))
 
 
 def _require_equal(expected: Any, result: Any) -> None:
