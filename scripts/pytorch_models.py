@@ -14,6 +14,7 @@ of CPU time.
 
 from __future__ import annotations
 
+import logging
 import math
 import multiprocessing
 import random
@@ -663,6 +664,7 @@ def main(
     for package, prefix in (("transformers", "hf."), ("timm", "timm.")):
         if any(name.startswith(prefix) for name in names):
             __import__(package)  # Forked processes have it then.
+    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # Graph breaks are counted.
     torch._dynamo.list_backends()
     rows = []
     for name in names:
