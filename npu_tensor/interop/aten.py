@@ -368,14 +368,14 @@ def _lstm_layer(
     mode: int,
     *_: Any,
 ) -> tuple[Tensor, ...]:
-    """Run one direction of a layer of an LSTM; the last result is a workspace."""
+    """Run one direction of a layer of an LSTM, without the last result, a workspace for the gradient."""
     if batch_sizes or mode != _LSTM:
         raise ArgumentError("packed sequences and other layers than LSTM are not supported")
     weights = (weight_ih, weight_hh, bias_ih, bias_hh)
     result, *last = _recurrent(nn.LSTM)(
         x.flip(0) if reverse else x, (hx, cx), weights, True, 1, 0.0, False, False, False
     )
-    return (result.flip(0) if reverse else result, *last, nt.zeros(0, dtype=nt.uint8))
+    return (result.flip(0) if reverse else result, *last)
 
 
 _LSTM: Final = 2
