@@ -64,9 +64,7 @@ def _softmax_backward(gradient: Tensor, output: Tensor, dim: int, dtype: Any) ->
     return (product - output * product.sum(dim, True)).to(dtype)
 
 
-def _elu_backward(
-    gradient: Tensor, alpha: float, scale: float, input_scale: float, is_result: bool, x: Tensor
-) -> Any:
+def _elu_backward(gradient: Tensor, alpha: float, scale: float, input_scale: float, is_result: bool, x: Tensor) -> Any:
     below = (x + alpha * scale) * input_scale if is_result else (x * input_scale).exp() * (input_scale * alpha * scale)
     return gradient * nt.where(x <= 0, below, scale)
 
@@ -355,6 +353,33 @@ def _recurrent(kind: type[nn.Module], **attributes: Any) -> Operator:
     return run
 
 
+def _lstm_layer(
+    x: Tensor,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias_ih: Tensor,
+    bias_hh: Tensor,
+    hx: Tensor,
+    cx: Tensor,
+    reverse: bool,
+    batch_sizes: Sequence[int],
+    mode: int,
+    *_: Any,
+) -> tuple[Tensor, ...]:
+    """Run one direction of a layer of an LSTM, without the last result, a workspace for the gradient."""
+    if batch_sizes or mode != _LSTM:
+        raise ArgumentError("packed sequences and other layers than LSTM are not supported")
+    weights = (weight_ih, weight_hh, bias_ih, bias_hh)
+    result, *last = _recurrent(nn.LSTM)(
+        x.flip(0) if reverse else x, (hx, cx), weights, True, 1, 0.0, False, False, False
+    )
+    return (result.flip(0) if reverse else result, *last)
+
+
+_LSTM: Final = 2
+"""PyTorch's number of the LSTM among the recurrent layers."""
+
+
 # --- elements and images
 
 
@@ -630,6 +655,7 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.conv_transpose2d.input": nt.conv_transpose2d,
     "aten.conv_transpose3d.input": nt.conv_transpose3d,
     "aten.copy.default": lambda x, src: src.to(x.dtype).expand(x.shape),
+    "aten.fill.Tensor": lambda x, value: value.to(x.dtype).expand(x.shape),
     "aten.cross_entropy_loss.default": _cross_entropy,
     "aten.einsum.default": lambda equation, tensors, path=None: nt.einsum(equation, *tensors),
     "aten.elu.default": lambda x, alpha=1.0, scale=1.0, input_scale=1.0: nt.where(
@@ -638,6 +664,7 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.embedding.default": lambda weight, indices, *_: nt.embedding(indices, weight),
     "aten.empty.memory_format": nt.zeros,
     "aten.empty_like.default": nt.zeros_like,
+    "aten.new_empty_strided.default": lambda x, size, _stride, dtype=None: nt.zeros(size, dtype=dtype or x.dtype),
     "aten.expand_as.default": lambda x, other: x.expand(other.shape),
     "aten.grid_sampler_2d.default": _grid_sampler,
     "aten.grid_sampler_3d.default": _grid_sampler,
@@ -660,8 +687,11 @@ _FORWARD: Final[dict[str, Operator]] = {
         x, shape, weight, bias, eps
     ),
     "aten.linalg_vector_norm.default": linalg.vector_norm,
+    "aten.norm.Scalar": linalg.vector_norm,
+    "aten.norm.ScalarOpt_dim": lambda x, p, *args: linalg.vector_norm(x, 2 if p is None else p, *args),
     "aten.log_sigmoid_forward.default": _log_sigmoid,
     "aten.lstm.input": _recurrent(nn.LSTM),
+    "aten.mkldnn_rnn_layer.default": _lstm_layer,
     "aten.max_pool1d.default": _max_pool(nt.max_pool1d, False),
     "aten.max_pool2d.default": _max_pool(nt.max_pool2d, False),
     "aten.max_pool3d.default": _max_pool(nt.max_pool3d, False),
@@ -685,6 +715,8 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.to.device": lambda x, device, dtype, *_, **kwargs: x.to(dtype),
     "aten.to.dtype": lambda x, dtype, *_, **kwargs: x.to(dtype),
     "aten.to.dtype_layout": lambda x, dtype=None, **kwargs: x if dtype is None else x.to(dtype),
+    "aten.tril_indices.default": lambda *args, dtype=nt.int64: nt.tril_indices(*args).to(dtype),
+    "aten.triu_indices.default": lambda *args, dtype=nt.int64: nt.triu_indices(*args).to(dtype),
     "aten.view.default": nt.reshape,
     **dict.fromkeys(
         ("aten.alias.default", "aten.contiguous.default", "aten.detach.default", "aten.lift_fresh_copy.default"),

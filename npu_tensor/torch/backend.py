@@ -21,6 +21,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.experimental.symbolic_shapes import guarding_hint_or_throw
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
@@ -225,10 +226,11 @@ class CompiledGraph:
         computed = [each for each in outputs if isinstance(each, fx.Node) and each not in numbers]
         self._orders = [_order_of_dimensions(each.meta.get("val")) for each in computed]
         nodes = [node for node in graph.graph.nodes if node.op == "call_function"]
-        constants = {
-            str(node.target): from_pytorch(getattr(graph, node.target).clone())
-            for node in graph.graph.find_nodes(op="get_attr")
-        }
+        with unset_fake_temporarily():
+            constants = {
+                str(node.target): from_pytorch(getattr(graph, node.target).clone())
+                for node in graph.graph.find_nodes(op="get_attr")
+            }
         self._static = [_StaticArgument(numbers[node], node.meta["val"]) for node in static]
         self._is_ready = False
         weights = {str(placeholders[each.number].target): each.weight for each in self._static}

@@ -41,7 +41,7 @@ def from_exported(program: ExportedProgram) -> ImportedModule:
         ArgumentError: The program has operators that are not supported. The message names them and their lines.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # PyTorch's trees warn when PyTorch copies them.
+        warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec", FutureWarning)  # PyTorch's own code.
         program = program.run_decompositions({})  # Removes writes in place.
     signature = program.graph_signature
     specs = dict(zip(program.graph.find_nodes(op="placeholder"), signature.input_specs, strict=True))

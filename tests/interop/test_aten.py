@@ -292,6 +292,7 @@ def _calls() -> dict[str, Call]:
         "expand_as.default": call(vector, ROWS),
         "eye.default": call(3),
         "eye.m": call(2, 3),
+        "fill.Tensor": call(X, torch.tensor(2.0)),
         "flatten.using_ints": call(IMAGE, 1, 2),
         "flip.default": call(X, [0, 1]),
         "floor_divide.default": call(INDICES, i(2, 3) + 1),
@@ -346,11 +347,16 @@ def _calls() -> dict[str, Call]:
         "mean.dim": call(X, [1], True),
         "meshgrid.default": call([vector, n(3)]),
         "min.other": call(X, Y),
+        "mkldnn_rnn_layer.default": call(
+            *(n(4, 2, 3), n(20, 3), n(20, 5), n(20), n(20), n(1, 2, 5), n(1, 2, 5)),
+            *(False, [], 2, 5, 1, True, False, False, False),
+        ),
         "mm.default": call(X, n(3, 4)),
         "movedim.int": call(IMAGE, 1, -1),
         "mv.default": call(X, n(3)),
         "narrow.default": call(ROWS, 1, 1, 2),
         "native_dropout_backward.default": call(X, mask, 2.0),
+        "new_empty_strided.default": call(X, [2, 3], [3, 1]),
         "new_full.default": call(X, [2], 3),
         "new_ones.default": call(X, [2], dtype=torch.int64),
         "new_zeros.default": call(X, [2, 1]),
@@ -359,6 +365,8 @@ def _calls() -> dict[str, Call]:
         "nll_loss2d_backward.default": call(n(2, 2, 2), *images, None, 0, -100, torch.tensor(0.0)),
         "nll_loss2d_forward.default": call(*images, None, 1, -100),
         "nll_loss_nd.default": call(scores, targets),
+        "norm.Scalar": call(X, 3),
+        "norm.ScalarOpt_dim": call(X, None, [1], True),
         "one_hot.default": call(INDICES, 5),
         "ones.default": call([2, 1], dtype=torch.bool),
         "outer.default": call(vector, n(3)),
@@ -413,6 +421,8 @@ def _calls() -> dict[str, Call]:
         "to.dtype_layout": call(X, dtype=torch.int32),
         "topk.default": call(ROWS, 2, 1),
         "transpose.int": call(IMAGE, 1, -1),
+        "tril_indices.default": call(3, 4, 1, dtype=torch.int32),
+        "triu_indices.default": call(3, 4, -1),
         "type_as.default": call(INDICES, X),
         "unbind.int": call(X, 1),
         "unflatten.int": call(ROWS, 1, [2, -1]),
@@ -439,6 +449,16 @@ def _calls() -> dict[str, Call]:
         "_assert_scalar.default": call(True, "text"),
         "_assert_tensor_metadata.default": call(X),
         "sym_constrain_range_for_size.default": call(3),
+        "fill.Tensor": call(X, torch.tensor(2.0)),
+        "mkldnn_rnn_layer.default": call(
+            *(n(5, 2, 3), n(16, 3), n(16, 4), n(16), n(16), n(1, 2, 4), n(1, 2, 4)),
+            *(True, [], 2, 4, 1, True, False, False, False),
+        ),
+        "new_empty_strided.default": call(X, [3, 2], [1, 3]),
+        "norm.Scalar": call(X, 3),
+        "norm.ScalarOpt_dim": call(X, None, [1], True),
+        "tril_indices.default": call(3, 4, -1, dtype=torch.int32),
+        "triu_indices.default": call(3, 4, 1),
         **_norm_operands(),
     }
     return calls
@@ -446,7 +466,7 @@ def _calls() -> dict[str, Call]:
 
 CALLS = _calls()
 
-_UNDEFINED = {"empty.memory_format", "empty_like.default"}
+_UNDEFINED = {"empty.memory_format", "empty_like.default", "new_empty_strided.default"}
 """Operators whose result has any elements."""
 
 
