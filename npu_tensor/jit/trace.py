@@ -219,7 +219,7 @@ def trace_call(
     placeholders = [placeholder(tensor) for tensor in tensors]
     specs = tuple(tensor._node.spec for tensor in tensors)
     numbers = {tensor._node: number for number, tensor in enumerate(placeholders)}
-    watch, result, outputs = call_traced(function, rebuild(args, placeholders), rebuild(kwargs, placeholders))
+    watch, result, outputs = call_traced(function, *rebuild((args, kwargs), placeholders))
     result = rebuild(result, [BLANK] * len(outputs))
     changes: list[tuple[Tensor | Leaf, Node | None, bool]] = []
     for changed, node in watch.changed.items():
