@@ -420,7 +420,7 @@ def _max_pool_backward(function: Operator) -> Operator:
 
 
 def _log_sigmoid(x: Tensor) -> tuple[Tensor, Tensor]:
-    return nt.logsigmoid(x), nt.zeros(0, dtype=x.dtype)
+    return nt.logsigmoid(x), (-x.abs()).exp()
 
 
 # --- losses
@@ -486,30 +486,31 @@ _adaptive_avg_pool3d=adaptive_avg_pool3d add.Scalar add.Tensor addbmm addcdiv ad
 affine_grid_generator=affine_grid all all.dim all.dims amax amin aminmax any any.dim any.dims arange arange.start
 arange.start_step argmax argmin argsort argsort.stable asin asinh atan atan2 atanh baddbmm bilinear bitwise_and.Scalar
 bitwise_and.Tensor bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_not bitwise_or.Scalar
-bitwise_or.Tensor bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar bitwise_xor.Scalar bitwise_xor.Tensor bmm
-bucketize.Tensor cat ceil celu channel_shuffle chunk clamp clamp.Tensor clamp_max clamp_max.Tensor clamp_min
+bitwise_or.Tensor bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar bitwise_xor.Scalar bitwise_xor.Tensor
+bmm bucketize.Tensor cat ceil celu channel_shuffle chunk clamp clamp.Tensor clamp_max clamp_max.Tensor clamp_min
 clamp_min.Tensor clone column_stack constant_pad_nd copysign.Scalar copysign.Tensor cos cosh cosine_similarity
 count_nonzero cross cummax cummin cumprod cumsum deg2rad diag diag_embed diagonal diagonal_scatter digamma div.Scalar
-div.Scalar_mode div.Tensor div.Tensor_mode dot dropout elu eq.Scalar eq.Tensor erf erfc erfinv exp exp2 expand expm1
-eye eye.m flatten.using_ints flip floor floor_divide floor_divide.Scalar fmax fmin fmod.Scalar fmod.Tensor frac full
+div.Scalar_mode div.Tensor div.Tensor_mode dot dropout eq.Scalar eq.Tensor erf erfc erfinv exp exp2 expand expm1 eye
+eye.m flatten.using_ints flip floor floor_divide floor_divide.Scalar fmax fmin fmod.Scalar fmod.Tensor frac full
 full_like gather gcd ge.Scalar ge.Tensor gelu glu gt.Scalar gt.Tensor hardshrink hardsigmoid hardswish hardtanh
-heaviside hypot index_add index_copy index_fill.int_Scalar index_select isfinite isin.Tensor_Tensor isinf isnan isneginf
-isposinf kron kthvalue le.Scalar le.Tensor leaky_relu lerp.Scalar lerp.Tensor lgamma linear linspace log log10 log1p
-log2 log_sigmoid=logsigmoid log_softmax.int logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or
-logical_xor logit logsumexp lt.Scalar lt.Tensor masked_fill.Scalar masked_fill.Tensor masked_scatter matmul max max.dim
-max.other=maximum maximum mean mean.dim median median.dim meshgrid min min.dim min.other=minimum minimum mish mkldnn_linear=linear
-mm mode movedim.int mul.Scalar mul.Tensor mv nan_to_num nansum narrow ne.Scalar ne.Tensor neg nextafter one_hot ones
-ones_like outer pad permute pixel_shuffle pixel_unshuffle positive pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor prelu
-_prelu_kernel=prelu prod prod.dim_int rad2deg reciprocal relu relu6 remainder.Scalar remainder.Scalar_Tensor
-remainder.Tensor repeat_interleave.self_int reshape rms_norm roll rot90 round rsqrt rsub.Scalar rsub.Tensor
-scalar_tensor scatter.reduce scatter.src scatter.value scatter.value_reduce scatter_add scatter_reduce.two select.int
-select_scatter selu sgn sigmoid sign signbit silu sin sinc sinh slice_scatter softmax.int softplus softshrink sort
-split split.Tensor split.sizes split_with_sizes sqrt square squeeze squeeze.dim squeeze.dims stack sub.Scalar sub.Tensor
-sum sum.dim_IntList t take tan tanh tensor_split.indices tensor_split.sections tile topk trace transpose.int tril
-triu trunc unbind.int unflatten.int unsqueeze _unsafe_view=reshape vstack where where.Scalar where.ScalarOther
-where.ScalarSelf where.self xlogy.Tensor zeros zeros_like
+heaviside hypot index_add index_copy index_fill.int_Scalar index_select isfinite isin.Tensor_Tensor isinf isnan
+isneginf isposinf kron kthvalue le.Scalar le.Tensor leaky_relu lerp.Scalar lerp.Tensor lgamma linear linspace log
+log10 log1p log2 log_sigmoid=logsigmoid log_softmax.int logaddexp logaddexp2 logcumsumexp logical_and logical_not
+logical_or logical_xor logit logsumexp lt.Scalar lt.Tensor masked_fill.Scalar masked_fill.Tensor masked_scatter matmul
+max max.dim max.other=maximum maximum mean mean.dim median median.dim meshgrid min min.dim min.other=minimum minimum
+mish mkldnn_linear=linear mm mode movedim.int mul.Scalar mul.Tensor mv nan_to_num nansum narrow ne.Scalar ne.Tensor
+neg nextafter one_hot ones ones_like outer pad permute pixel_shuffle pixel_unshuffle positive pow.Scalar
+pow.Tensor_Scalar pow.Tensor_Tensor prelu _prelu_kernel=prelu prod prod.dim_int rad2deg reciprocal relu relu6
+remainder.Scalar remainder.Scalar_Tensor remainder.Tensor repeat_interleave.self_int reshape rms_norm roll rot90 round
+rsqrt rsub.Scalar rsub.Tensor scalar_tensor scatter.reduce scatter.src scatter.value scatter.value_reduce scatter_add
+scatter_reduce.two select.int select_scatter selu sgn sigmoid sign signbit silu sin sinc sinh slice_scatter
+softmax.int softplus softshrink sort split split.Tensor split.sizes split_with_sizes sqrt square squeeze squeeze.dim
+squeeze.dims stack sub.Scalar sub.Tensor sum sum.dim_IntList t take tan tanh tensor_split.indices
+tensor_split.sections tile topk trace transpose.int tril triu trunc unbind.int unflatten.int unsqueeze
+_unsafe_view=reshape vstack where where.Scalar where.ScalarOther where.ScalarSelf where.self xlogy.Tensor zeros
+zeros_like
 """
-"""Operators that are functions of the same name, or of the name after "=". The overload is `default` if none is named."""
+"""Operators that are functions of the same name, or of the name after "=". The overload is `default` unless named."""
 
 _METHODS: Final = "copy_ fill_.Scalar fill_.Tensor new_full new_ones new_zeros repeat type_as unfold zero_"
 """Operators that are methods of the same name."""
@@ -562,6 +563,9 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.copy.default": lambda x, src: src.to(x.dtype).expand(x.shape),
     "aten.cross_entropy_loss.default": _cross_entropy,
     "aten.einsum.default": lambda equation, tensors, path=None: nt.einsum(equation, *tensors),
+    "aten.elu.default": lambda x, alpha=1.0, scale=1.0, input_scale=1.0: nt.where(
+        x > 0, x * scale, (x * input_scale).expm1() * (alpha * scale)
+    ),
     "aten.embedding.default": lambda weight, indices, *_: nt.embedding(indices, weight),
     "aten.empty.memory_format": nt.zeros,
     "aten.empty_like.default": nt.zeros_like,
@@ -602,13 +606,8 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.nll_loss2d_forward.default": _nll_loss,
     "aten.nll_loss_nd.default": lambda *args: _nll_loss(*args)[0],
     "aten.numpy_T.default": lambda x: x.T,
-    **{
-        f"aten.{mode}_pad{n}d.default": lambda x, widths, name={"replication": "replicate"}.get(mode, "reflect"): (
-            nt.pad(x, widths, name)
-        )
-        for mode in ("reflection", "replication")
-        for n in (1, 2, 3)
-    },
+    **{f"aten.reflection_pad{n}d.default": lambda x, widths: nt.pad(x, widths, "reflect") for n in (1, 2, 3)},
+    **{f"aten.replication_pad{n}d.default": lambda x, widths: nt.pad(x, widths, "replicate") for n in (1, 2, 3)},
     "aten.rnn_relu.input": _recurrent(nn.RNN, nonlinearity="relu"),
     "aten.rnn_tanh.input": _recurrent(nn.RNN, nonlinearity="tanh"),
     "aten.scaled_dot_product_attention.default": nt.scaled_dot_product_attention,
@@ -672,7 +671,16 @@ _BACKWARD: Final[dict[str, Operator]] = {
     "aten._log_softmax_backward_data.default": _log_softmax_backward,
     "aten._softmax_backward_data.default": _softmax_backward,
     "aten._fused_rms_norm_backward.default": _fused_rms_norm_backward,
-    "aten._prelu_kernel_backward.default": lambda gradient, x, weight: _pulled_back(nt.prelu, gradient, x, weight),
+    "aten._adaptive_avg_pool2d_backward.default": lambda gradient, x: _backward(nt.adaptive_avg_pool2d)(
+        gradient, x, gradient.shape[-2:]
+    ),
+    "aten._adaptive_avg_pool3d_backward.default": lambda gradient, x: _backward(nt.adaptive_avg_pool3d)(
+        gradient, x, gradient.shape[-3:]
+    ),
+    "aten._prelu_kernel_backward.default": lambda gradient, x, weight: (
+        nt.where(x > 0, gradient, weight * gradient),
+        nt.where(x > 0, 0.0, x * gradient),
+    ),
     "aten._scaled_dot_product_flash_attention_for_cpu_backward.default": _attention_backward,
     "aten._weight_norm_interface_backward.default": lambda gradient, v, g, norms, dim: _pulled_back(
         lambda v, g: _weight_norm(v, g, dim)[0], gradient, v, g
@@ -713,7 +721,7 @@ _BACKWARD: Final[dict[str, Operator]] = {
     **{
         f"aten.{name}_backward.default": _backward({**_DIRECT, **_FORWARD}[f"aten.{name}.default"])
         for name in (
-            *("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "avg_pool2d", "avg_pool3d", "binary_cross_entropy"),
+            *("avg_pool2d", "avg_pool3d", "binary_cross_entropy"),
             *("gelu", "glu", "hardsigmoid", "hardswish", "hardtanh", "hardshrink", "huber_loss", "logit", "mish"),
             *("mse_loss", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d"),
             *("replication_pad2d", "replication_pad3d", "silu", "smooth_l1_loss", "softplus", "softshrink"),
@@ -724,8 +732,9 @@ _BACKWARD: Final[dict[str, Operator]] = {
 _NUMBERS: Final[dict[str, Operator]] = {
     **{
         f"_operator.{name}": getattr(operator, name)
-        for name in "add and_ eq floordiv ge getitem gt le lt mod mul ne neg or_ pow sub truediv".split()
+        for name in ("add", "and_", "floordiv", "getitem", "mod", "mul", "neg", "or_", "pow", "sub", "truediv")
     },
+    **{f"_operator.{name}": getattr(operator, name) for name in ("eq", "ge", "gt", "le", "lt", "ne")},
     "math.ceil": math.ceil,
     "math.floor": math.floor,
     "math.trunc": math.trunc,
