@@ -42,6 +42,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -67,7 +68,7 @@ from npu_tensor.functions.serialization import (
     write_safetensors,
 )
 from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node
-from npu_tensor.interop.archives import aligned_member, mapped_member, opened_archive, parsed_member
+from npu_tensor.interop.archives import MappedArchive, aligned_member
 from npu_tensor.interop.imported_graph import caller_at, place_weight
 from npu_tensor.interop.op_limits import require_integers, require_within_limits
 from npu_tensor.jit import Jitted
@@ -152,8 +153,11 @@ def load(f: File) -> Any:
     """
     with opened_to_read(f) as file:
         start = file.tell()
-        archive = opened_archive(file)
-        if archive is not None and _PROGRAM in archive.namelist():
+        archive = None
+        if file.read(2) == b"PK":
+            with suppress(Exception):  # A damaged archive raises errors of many types, as it does in `load_tensors`.
+                archive = MappedArchive(file)
+        if archive is not None and _PROGRAM in archive.names:
             try:
                 return _read(archive)
             except Exception as error:  # errors of parsers and of rules with invalid attributes have no common type
@@ -534,19 +538,19 @@ class SavedFunction(Module):
         return rebuild(signature.result, [views_of(values[number], views) for number, views in signature.results])
 
 
-def _read(archive: ZipFile) -> SavedFunction:
-    program = parsed_member(archive, _PROGRAM)
+def _read(archive: MappedArchive) -> SavedFunction:
+    program = archive.parsed(_PROGRAM)
     if program["format"] != FORMAT:
         raise ArgumentError(
             f"npu-tensor {program['version']} wrote it in format {program['format']}; npu-tensor {VERSION} reads "
             f"format {FORMAT}"
         )
-    tensors = read_safetensors(mapped_member(archive, _WEIGHTS))
+    tensors = read_safetensors(archive.member(_WEIGHTS))
     weights = [(tensors[each["name"]], each.get("paths", ()), each.get("kind", "")) for each in program["weights"]]
     signatures = [_signature(each, [tensor._node.spec for tensor, _, _ in weights]) for each in program["captures"]]
     function = SavedFunction(weights, signatures)
-    if _KERNELS in archive.namelist():
-        _unpack(mapped_member(archive, _KERNELS))
+    if _KERNELS in archive.names:
+        _unpack(archive.verified(_KERNELS))
     return function
 
 
@@ -610,9 +614,8 @@ def _signature(capture: Mapping[str, Any], weights: Sequence[Spec]) -> _Signatur
     return _Signature(key, seeds, tuple(reversed(steps)), result, tuple(results), updates)
 
 
-def _unpack(packed: Array) -> None:
+def _unpack(content: bytes) -> None:
     """Unpack kernels for this process, which then finds them as in a kernel directory."""
-    content = packed.tobytes()
     directory = process_directory() / f"kernels-{sha256(content).hexdigest()[:16]}"
     if directory not in unpacked_directories:
         with TemporaryDirectory() as temporary:
