@@ -81,7 +81,7 @@ from npu_tensor.ops.registry import OPS
 from npu_tensor.runtime.store.directories import process_directory
 from npu_tensor.runtime.store.kernel_directory import KernelDirectory, unpacked_directories
 from npu_tensor.runtime.store.packs import pack, unpack
-from npu_tensor.spec import Spec
+from npu_tensor.spec import Size, Spec
 from npu_tensor.tensor import Tensor, named, record, views_of, wrap
 
 __all__ = ["SavedFunction", "load", "save"]
@@ -181,8 +181,8 @@ def _encoded(value: Any, leaf: Callable[[Tensor], Any]) -> Any:
         return value
     if kind is tuple:
         return [_encoded(part, leaf) for part in value]
-    if kind is list:
-        return {"list": [_encoded(part, leaf) for part in value]}
+    if kind in _SEQUENCES:
+        return {_SEQUENCES[kind]: [_encoded(part, leaf) for part in value]}
     if kind is dict:
         return {"dict": [[_encoded(key, leaf), _encoded(part, leaf)] for key, part in value.items()]}
     if kind is DType:
@@ -226,8 +226,8 @@ def _decoded(value: Any, leaf: Callable[[str, Any], Any]) -> Any:
     kind, content = next(iter(value.items()))
     if kind in ("tensor", "value"):
         return leaf(kind, content)
-    if kind == "list":
-        return [_decoded(part, leaf) for part in content]
+    if kind in ("list", "size"):
+        return (list if kind == "list" else Size)([_decoded(part, leaf) for part in content])
     if kind == "dict":
         return {_decoded(key, leaf): _decoded(part, leaf) for key, part in content}
     if kind == "dtype":
@@ -240,6 +240,7 @@ def _decoded(value: Any, leaf: Callable[[str, Any], Any]) -> Any:
     raise ValueError(f"a value of the kind {kind!r}")
 
 
+_SEQUENCES: Final[Mapping[Any, str]] = {list: "list", Size: "size"}
 _NUMBERS: Final = {"bool": bool, "int": int, "float": float}
 
 
