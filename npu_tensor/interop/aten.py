@@ -16,8 +16,11 @@ from typing import Any, Final
 
 import npu_tensor as nt
 from npu_tensor import linalg, nn, ops
+from npu_tensor.autograd.structured import RULES, Recording
 from npu_tensor.errors import ArgumentError
+from npu_tensor.functions.dot_product_attention import is_fused
 from npu_tensor.functions.indexing import get, put
+from npu_tensor.functions.neural import wide
 from npu_tensor.tensor import Tensor
 
 __all__ = ["ATEN", "IGNORED"]
@@ -51,7 +54,7 @@ def _masked(mask: Sequence[bool], *values: Any) -> tuple[Any, ...]:
     return tuple(value if wanted else None for wanted, value in zip(mask, values, strict=True))
 
 
-def _log_softmax_backward(gradient: Tensor, output: Tensor, dim: int, dtype: Any) -> Tensor:
+def _log_softmax_backward(gradient: Tensor, output: Tensor, dim: int, dtype: Any) -> Any:
     return (gradient - output.exp() * gradient.sum(dim, True)).to(dtype)
 
 
@@ -206,8 +209,8 @@ def _batch_norm(
     mean = ops.mean(x, rows, True, dtype=x.dtype.register)
     variance = ops.mean_square(x, mean, rows)
     scale = ops.inverse_deviation(variance, eps)
-    affine = (default if each is None else _per_channel(each, x) for each, default in ((weight, 1.0), (bias, 0.0)))
-    result = ops.standardize(x, mean, scale, *affine, rows, eps)
+    factor, offset = 1.0 if weight is None else _per_channel(weight, x), 0.0 if bias is None else _per_channel(bias, x)
+    result = ops.standardize(x, mean, scale, factor, offset, rows, eps)
     count = x.numel() // x.shape[1]
     statistics = mean.reshape(-1), variance.reshape(-1) * (count / (count - 1))
     moved = [
@@ -265,16 +268,6 @@ def _fused_rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, eps:
     return nt.rms_norm(x, shape, weight, least), ops.inverse_deviation(ops.mean_square(x, 0.0, dims), least)
 
 
-def _fused_rms_norm_backward(
-    gradient: Tensor, x: Tensor, shape: Sequence[int], scale: Tensor, weight: Tensor | None, mask: Sequence[bool]
-) -> tuple[Any, ...]:
-    count = x.ndim - len(shape)
-    dims, rows = tuple(range(count, x.ndim)), tuple(range(count))
-    of_x = ops.rms_norm_gradient(x, scale, 1.0 if weight is None else weight, gradient, dims)
-    of_weight, _ = _of_weight_and_bias(gradient, x, 0.0, scale, rows, tuple(shape), weight)
-    return _masked(mask, of_x, of_weight)
-
-
 def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
     norm = linalg.vector_norm(v, 2, [axis for axis in range(v.ndim) if axis != dim], True)
     return v * (g / norm), norm
@@ -301,9 +294,29 @@ def _attention(
 
 
 def _attention_backward(
-    gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, _out: Any, _sums: Any, *args: Any, **kwargs: Any
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    _sums: Any,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
 ) -> Any:
-    return _pulled_back(lambda *each: _attention(*each, *args, **kwargs)[0], gradient, query, key, value)
+    if not is_fused(query, key, value, attn_mask, False):
+
+        def forward(*each: Tensor) -> Tensor:
+            return _attention(*each, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)[0]
+
+        return _pulled_back(forward, gradient, query, key, value)
+    operands = query, key, value, *(() if attn_mask is None else (wide(attn_mask),))
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    again = ops.attention(*operands, scale=factor, is_causal=is_causal)  # It is never computed: `out` is its result.
+    of = Recording(again._node.call, operands, out.transpose(1, 2), gradient.transpose(1, 2))
+    return [RULES["attention"](of, number) for number in range(3)]
 
 
 def _safe_softmax(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
@@ -357,12 +370,66 @@ def _put(x: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = Fals
     return put(x, _indices(x, indices), values, reduce="add" if accumulate else "")
 
 
-def _as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Tensor:
-    """Take elements of a tensor that is contiguous in PyTorch."""
-    place: Any = offset or 0
+def _places(size: Sequence[int], stride: Sequence[int], offset: int | None) -> Tensor:
+    """Return the places of a strided view in the memory of a contiguous tensor."""
+    place = nt.tensor(offset or 0)
     for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
         place = place + (nt.arange(extent) * step).reshape(-1, *(1 for _ in size[axis + 1 :]))
-    return x.flatten()[place] if size else x.flatten()[place].reshape(())
+    return place
+
+
+def _as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Tensor:
+    """Take elements of a tensor that is contiguous in PyTorch."""
+    return x.flatten().take(_places(size, stride, offset))
+
+
+def _as_strided_scatter(
+    x: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int | None = None
+) -> Tensor:
+    """Write elements of a tensor that is contiguous in PyTorch."""
+    return put(x.flatten(), (_places(size, stride, offset),), src).reshape(x.shape)
+
+
+def _encoder_layer(
+    x: Tensor,
+    _size: int,
+    heads: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    out_weight: Tensor,
+    out_bias: Tensor,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    *weights: Any,
+) -> Tensor:
+    """Compute the layer that `nn.TransformerEncoderLayer` runs in evaluation; a mask is True where nothing attends."""
+    norm_weight, norm_bias, last_weight, last_bias, up, up_bias, down, down_bias, *masks = weights
+
+    def normed(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return nt.layer_norm(x, x.shape[-1], weight, bias, eps)
+
+    def attended(x: Tensor) -> Tensor:
+        parts = nt.linear(x, qkv_weight, qkv_bias).unflatten(-1, (3, heads, -1))
+        query, key, value = (part.transpose(1, 2) for part in parts.unbind(2))
+        mask = None if not masks or masks[0] is None else ~_broadcast_mask(*masks)
+        result = nt.scaled_dot_product_attention(query, key, value, mask)
+        return nt.linear(result.transpose(1, 2).flatten(2), out_weight, out_bias)
+
+    def widened(x: Tensor) -> Tensor:
+        h = nt.linear(x, up, up_bias)
+        return nt.linear(nt.gelu(h) if use_gelu else nt.relu(h), down, down_bias)
+
+    if norm_first:
+        x = x + attended(normed(x, norm_weight, norm_bias))
+        return x + widened(normed(x, last_weight, last_bias))
+    x = normed(x + attended(x), norm_weight, norm_bias)
+    return normed(x + widened(x), last_weight, last_bias)
+
+
+def _broadcast_mask(mask: Tensor, kind: int | None = None) -> Tensor:
+    """Return a mask of queries and keys (kind 0), of keys of each sample (1) or of all, as one for every head."""
+    return mask.reshape(mask.shape[0], 1, 1, -1) if kind == 1 else mask
 
 
 def _grid_sampler(x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool) -> Tensor:
@@ -498,17 +565,16 @@ isneginf isposinf kron kthvalue le.Scalar le.Tensor leaky_relu lerp.Scalar lerp.
 log10 log1p log2 log_sigmoid=logsigmoid log_softmax.int logaddexp logaddexp2 logcumsumexp logical_and logical_not
 logical_or logical_xor logit logsumexp lt.Scalar lt.Tensor masked_fill.Scalar masked_fill.Tensor masked_scatter matmul
 max max.dim max.other=maximum maximum mean mean.dim median median.dim meshgrid min min.dim min.other=minimum minimum
-mish mkldnn_linear=linear mm mode movedim.int mul.Scalar mul.Tensor mv nan_to_num nansum narrow ne.Scalar ne.Tensor
-neg nextafter one_hot ones ones_like outer pad permute pixel_shuffle pixel_unshuffle positive pow.Scalar
-pow.Tensor_Scalar pow.Tensor_Tensor prelu _prelu_kernel=prelu prod prod.dim_int rad2deg reciprocal relu relu6
-remainder.Scalar remainder.Scalar_Tensor remainder.Tensor repeat_interleave.self_int reshape rms_norm roll rot90 round
-rsqrt rsub.Scalar rsub.Tensor scalar_tensor scatter.reduce scatter.src scatter.value scatter.value_reduce scatter_add
-scatter_reduce.two select.int select_scatter selu sgn sigmoid sign signbit silu sin sinc sinh slice_scatter
-softmax.int softplus softshrink sort split split.Tensor split.sizes split_with_sizes sqrt square squeeze squeeze.dim
-squeeze.dims stack sub.Scalar sub.Tensor sum sum.dim_IntList t take tan tanh tensor_split.indices
-tensor_split.sections tile topk trace transpose.int tril triu trunc unbind.int unflatten.int unsqueeze
-_unsafe_view=reshape vstack where where.Scalar where.ScalarOther where.ScalarSelf where.self xlogy.Tensor zeros
-zeros_like
+mish mm mode movedim.int mul.Scalar mul.Tensor mv nan_to_num nansum narrow ne.Scalar ne.Tensor neg nextafter one_hot
+ones ones_like outer pad permute pixel_shuffle pixel_unshuffle positive pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor
+prelu prod prod.dim_int rad2deg reciprocal relu relu6 remainder.Scalar remainder.Scalar_Tensor remainder.Tensor renorm
+repeat_interleave.self_int reshape rms_norm roll rot90 round rsqrt rsub.Scalar rsub.Tensor scalar_tensor
+scatter.reduce scatter.src scatter.value scatter.value_reduce scatter_add scatter_reduce.two select.int select_scatter
+selu sgn sigmoid sign signbit silu sin sinc sinh slice_scatter softmax.int softplus softshrink sort split split.Tensor
+split.sizes split_with_sizes sqrt square squeeze squeeze.dim squeeze.dims stack sub.Scalar sub.Tensor sum
+sum.dim_IntList t take tan tanh tensor_split.indices tensor_split.sections tile topk trace transpose.int tril triu
+trunc unbind.int unflatten.int unsqueeze _unsafe_view=reshape vstack where where.Scalar where.ScalarOther
+where.ScalarSelf where.self xlogy.Tensor zeros zeros_like
 """
 """Operators that are functions of the same name, or of the name after "=". The overload is `default` unless named."""
 
@@ -541,11 +607,14 @@ _DIRECT: Final = {**_named(_SAME, nt), **_named(_METHODS, Tensor)}
 _FORWARD: Final[dict[str, Operator]] = {
     "aten._cdist_forward.default": lambda x1, x2, p, _mode: nt.cdist(x1, x2, p),
     "aten._log_softmax.default": lambda x, dim, _half: x.log_softmax(dim),
+    "aten._prelu_kernel.default": lambda x, weight: nt.where(x > 0, x, x * weight),
     "aten._safe_softmax.default": _safe_softmax,
     "aten._softmax.default": lambda x, dim, _half: x.softmax(dim),
     "aten._to_copy.default": lambda x, dtype=None: x.clone() if dtype is None else x.to(dtype),
     "aten._weight_norm_interface.default": _weight_norm,
+    "aten._transformer_encoder_layer_fwd.default": _encoder_layer,
     "aten.as_strided.default": _as_strided,
+    "aten.as_strided_scatter.default": _as_strided_scatter,
     "aten.avg_pool1d.default": _pool(nt.avg_pool1d),
     "aten.avg_pool2d.default": _pool(nt.avg_pool2d),
     "aten.avg_pool3d.default": _pool(nt.avg_pool3d),
@@ -653,7 +722,7 @@ _FORWARD: Final[dict[str, Operator]] = {
     },
     # resized images
     **{
-        f"aten.{name}.{overload}": make(_resized(*attributes))
+        f"aten.{name}.{overload}": make(_resized(*attributes))  # type: ignore[arg-type]
         for name, attributes in {
             **{f"upsample_nearest{n}d": ("nearest", False) for n in (1, 2, 3)},
             **{f"_upsample_nearest_exact{n}d": ("nearest-exact", False) for n in (1, 2, 3)},
@@ -671,7 +740,6 @@ _FORWARD: Final[dict[str, Operator]] = {
 _BACKWARD: Final[dict[str, Operator]] = {
     "aten._log_softmax_backward_data.default": _log_softmax_backward,
     "aten._softmax_backward_data.default": _softmax_backward,
-    "aten._fused_rms_norm_backward.default": _fused_rms_norm_backward,
     "aten._adaptive_avg_pool2d_backward.default": lambda gradient, x: _backward(nt.adaptive_avg_pool2d)(
         gradient, x, gradient.shape[-2:]
     ),

@@ -9,10 +9,11 @@ table stay in PyTorch: a partitioner cuts the graph around them.
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import fx
@@ -36,7 +37,7 @@ from npu_tensor.jit.trace import call_traced
 from npu_tensor.observe.explanation import Explanation
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, rename, wrap
-from npu_tensor.torch.bridge import DTYPE_OF, buffer_of, from_pytorch, spec_of, to_pytorch
+from npu_tensor.torch.bridge import buffer_of, from_pytorch, spec_of, to_pytorch
 from npu_tensor.torch.graphs import imported_node, operator_name, place_of_node
 
 __all__ = ["CompilationReport", "explain", "npu_tensor"]
@@ -74,24 +75,40 @@ def npu_tensor(
     def forward(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         context = TracingContext.try_get()
         metadata = context.fw_metadata if context is not None else None
-        return _compiled(graph, metadata.static_input_indices if metadata is not None else (), chosen)
+        if metadata is None:
+            return _compiled(graph, (), 0, chosen)
+        return _compiled(graph, metadata.static_input_indices, metadata.num_forward_returns, chosen)
 
     def backward(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        return _compiled(graph, (), chosen)
+        return _compiled(graph, (), 0, chosen)
 
     compiler = aot_autograd(fw_compiler=forward, bw_compiler=backward, partition_fn=min_cut_rematerialization_partition)
-    return compiler(gm, example_inputs)
+    compiled: Callable[..., Any] = compiler(gm, example_inputs)
+    return compiled
 
 
-def _compiled(graph: fx.GraphModule, static_positions: Collection[int], options: BackendOptions) -> Callable[..., Any]:
-    """Return a function that computes a graph of AOTAutograd."""
+def _compiled(
+    graph: fx.GraphModule, static_positions: Collection[int], returned: int, options: BackendOptions
+) -> Callable[..., Any]:
+    """Return a function that computes a graph of AOTAutograd.
+
+    Args:
+        graph: The graph.
+        static_positions: Positions of parameters and buffers among the arguments.
+        returned: Number of the first results that the user's function returns; the others are for the backward pass.
+        options: Options of the backend.
+    """
     placeholders = graph.graph.find_nodes(op="placeholder")
     static = {placeholders[position] for position in static_positions}
+    first = dict.fromkeys(_draw_masks_first(graph.graph), _RANDOM)
     reasons = {node: reason for node in graph.graph.nodes if (reason := _reason_against(graph, node))}
+    reasons |= first | dict.fromkeys(_shared_views(graph.graph.output_node().args[0][:returned]), _SHARED)
     _report(reasons, options)
     left = {_left_text(node, reason): None for node, reason in reasons.items()}
+    boxed: Callable[..., Any]
     if not reasons:
-        return make_boxed_func(CompiledGraph(graph, static, options, tuple(left)))
+        boxed = make_boxed_func(CompiledGraph(graph, static, options, tuple(left)))
+        return boxed
     partitioner = CapabilityBasedPartitioner(graph, _Support(reasons), allows_single_node_partition=True)
     partitions = [each for each in partitioner.propose_partitions() if any(map(_computes, each.nodes))]
     whole = partitioner.fuse_partitions(partitions, prefix="npu_tensor_")
@@ -101,10 +118,44 @@ def _compiled(graph: fx.GraphModule, static_positions: Collection[int], options:
         constant = {own for own, argument in zip(inner, node.args, strict=True) if argument in static}
         whole.add_submodule(node.target, _Part(CompiledGraph(part, constant, options, tuple(left))))
     whole.recompile()
-    return make_boxed_func(whole)
+    boxed = make_boxed_func(whole)
+    return boxed
 
 
-class _Part(torch.nn.Module):
+def _draw_masks_first(graph: fx.Graph) -> list[fx.Node]:
+    """Replace dropout by products with masks, which do not depend on other values. Return the operands of the masks.
+
+    PyTorch draws them in the same order as in eager mode, before the rest of the graph, which stays in one part.
+    """
+    aten = torch.ops.aten
+    operands = []
+    for dropout in graph.find_nodes(op="call_function", target=aten.native_dropout.default):
+        x, p, training = dropout.args
+        value = x.meta["val"]
+        if not training or not value.is_contiguous() or not all(type(extent) is int for extent in value.shape):
+            continue
+
+        def record(target: Any, args: tuple[Any, ...], val: Any, meta: Mapping[str, Any] = dropout.meta) -> fx.Node:
+            node = graph.call_function(target, args)
+            node.meta = {**meta, "val": val}
+            return node
+
+        with graph.inserting_before(dropout):
+            ones = graph.call_function(aten.ones.default, ([*value.shape],), {"dtype": value.dtype})
+            ones.meta = {**dropout.meta, "val": value}
+            drawn = record(aten.native_dropout.default, (ones, p, True), dropout.meta["val"])
+            mask = record(operator.getitem, (drawn, 1), dropout.meta["val"][1])
+            kept = record(aten.mul.Tensor, (x, mask), value)
+            scaled = record(aten.mul.Tensor, (kept, 1 / (1 - p) if p < 1 else 0.0), value)
+        for element in list(dropout.users):
+            element.replace_all_uses_with((scaled, mask)[element.args[1]])
+            graph.erase_node(element)
+        graph.erase_node(dropout)
+        operands.append(ones)
+    return operands
+
+
+class _Part(torch.nn.Module):  # type: ignore[misc]
     """A compiled part of a graph, as a module that the rest of the graph calls."""
 
     def __init__(self, compiled: CompiledGraph) -> None:
@@ -113,6 +164,34 @@ class _Part(torch.nn.Module):
 
     def forward(self, *args: Any) -> Any:
         return self.compiled(*args)
+
+
+class _Argument(NamedTuple):
+    """Number of an argument that is a result."""
+
+    number: int
+
+
+_COMPUTED: Final = object()
+"""Mark of a result that is neither an argument nor a constant."""
+
+
+class _StaticArgument:
+    """A parameter or buffer as a tensor from outside of the capture."""
+
+    def __init__(self, number: int, value: torch.Tensor) -> None:
+        self.number = number
+        spec = _spec_of_value(value)
+        self.weight = zeros(*spec.shape, dtype=spec.dtype)  # It is named before it is computed.
+        self.latest: torch.Tensor | None = None
+        self.version = 0
+
+    def read(self, tensor: torch.Tensor) -> None:
+        """Let the tensor from outside name another value if the argument is another object or has been written."""
+        version = 0 if tensor.is_inference() else tensor._version
+        if self.latest is not tensor or self.version != version:
+            self.latest, self.version = tensor, version
+            rename(self.weight, spec_of(tensor), buffer_of(tensor))
 
 
 class CompiledGraph:
@@ -139,7 +218,10 @@ class CompiledGraph:
         results = graph.graph.output_node().args[0]
         self._is_single = isinstance(results, fx.Node)
         outputs = [results] if self._is_single else list(results)
-        self._outputs = [numbers.get(each, -1) if isinstance(each, fx.Node) else each for each in outputs]
+        self._outputs = [
+            each if not isinstance(each, fx.Node) else _Argument(numbers[each]) if each in numbers else _COMPUTED
+            for each in outputs
+        ]
         computed = [each for each in outputs if isinstance(each, fx.Node) and each not in numbers]
         self._orders = [_order_of_dimensions(each.meta.get("val")) for each in computed]
         nodes = [node for node in graph.graph.nodes if node.op == "call_function"]
@@ -147,12 +229,9 @@ class CompiledGraph:
             str(node.target): from_pytorch(getattr(graph, node.target).clone())
             for node in graph.graph.find_nodes(op="get_attr")
         }
-        self._static = [
-            (numbers[node], zeros(tuple(spec.shape), dtype=spec.dtype))
-            for node in static
-            for spec in (_spec_of_value(node.meta["val"]),)
-        ]
-        weights = {str(placeholders[number].target): tensor for number, tensor in self._static}
+        self._static = [_StaticArgument(numbers[node], node.meta["val"]) for node in static]
+        self._is_ready = False
+        weights = {str(placeholders[each.number].target): each.weight for each in self._static}
         self._dynamic = [number for number, node in enumerate(placeholders) if node not in static]
         module = ImportedModule(
             ImportedGraph(
@@ -166,21 +245,15 @@ class CompiledGraph:
             {**weights, **constants},
         )
         self._function = jit(module)
-        self._latest: dict[int, tuple[torch.Tensor, int]] = {}
         self._options = options
         self.left = left
 
     def __call__(self, *args: Any) -> Any:
         """Compute the graph. The memory of the results belongs to the caller."""
-        for number, weight in self._static:
-            tensor = args[number]
-            latest = self._latest.get(number)
-            if latest is not None and self._options.frozen:
-                continue
-            version = 0 if tensor.is_inference() else tensor._version
-            if latest is None or latest[0] is not tensor or latest[1] != version:
-                self._latest[number] = tensor, version
-                rename(weight, spec_of(tensor), buffer_of(tensor))
+        if not (self._options.frozen and self._is_ready):
+            for weight in self._static:
+                weight.read(args[weight.number])
+            self._is_ready = True
         operands = [args[number] for number in self._dynamic]
         operands = [from_pytorch(each) if isinstance(each, torch.Tensor) else each for each in operands]
         with contextlib.nullcontext() if self._options.device is None else default_device(self._options.device):
@@ -190,7 +263,8 @@ class CompiledGraph:
         operands.clear()
         computed = iter([_in_order(_given(results, place), order) for place, order in enumerate(self._orders)])
         outputs = [
-            each if type(each) is not int else next(computed) if each < 0 else args[each] for each in self._outputs
+            next(computed) if each is _COMPUTED else args[each.number] if isinstance(each, _Argument) else each
+            for each in self._outputs
         ]
         return outputs[0] if self._is_single else outputs
 
@@ -225,7 +299,7 @@ def _in_order(result: Any, order: tuple[int, ...] | None) -> Any:
 # --- supported operators
 
 
-class _Support(OperatorSupportBase):
+class _Support(OperatorSupportBase):  # type: ignore[misc]
     """Answers of the partitioner's question for a node."""
 
     def __init__(self, reasons: Mapping[fx.Node, str]) -> None:
@@ -237,17 +311,17 @@ class _Support(OperatorSupportBase):
 
 _RANDOM: Final = "draws random numbers"
 
+_SHARED: Final = "a view that shares memory with another result"
+
 
 def _reason_against(graph: fx.GraphModule, node: fx.Node) -> str:
     """Return the reason why a node is left to PyTorch, or ""."""
     if node.op != "call_function":
         return ""
     name = operator_name(node.target)
-    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-        return _RANDOM
     if name not in ATEN:
-        return "not supported"
-    if name == "aten.as_strided.default" and not _is_whole(node.args[0].meta["val"]):
+        return _RANDOM if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) else "not supported"
+    if name.startswith("aten.as_strided") and not _is_whole(node.args[0].meta["val"]):
         return "as_strided of a tensor that is not contiguous"
     try:
         call = imported_node(node, lambda operand: _stand_in(graph, operand))
@@ -256,6 +330,22 @@ def _reason_against(graph: fx.GraphModule, node: fx.Node) -> str:
     except Exception as error:  # Functions may refuse operands with any error.
         return str(error) or type(error).__name__
     return ""
+
+
+def _shared_views(results: Sequence[Any]) -> list[fx.Node]:
+    """Return the views that lead to results which share memory with other results, unless the memory is an argument's.
+
+    PyTorch makes such views, because results have memory of their own here.
+    """
+    chains: dict[fx.Node, list[list[fx.Node]]] = {}
+    for result in dict.fromkeys(each for each in results if isinstance(each, fx.Node)):
+        node, chain = result, []
+        while node.op == "call_function" and not _computes(node) and isinstance(node.args[0], fx.Node):
+            chain.append(node)
+            node = node.args[0]
+        chains.setdefault(node, []).append(chain)
+    shared = [of_base for base, of_base in chains.items() if len(of_base) > 1 and base.op == "call_function"]
+    return [node for of_base in shared for chain in of_base for node in chain]
 
 
 def _is_whole(value: torch.Tensor) -> bool:
@@ -280,8 +370,7 @@ def _replaced(value: Any) -> Any:
 
 def _spec_of_value(value: torch.Tensor) -> Spec:
     """Return the spec of a fake tensor, with the present extents of dynamic dimensions."""
-    spec_of(value[tuple([slice(0)] * value.ndim)] if value.ndim else value)
-    return Spec.of(tuple(guarding_hint_or_throw(extent) for extent in value.shape), DTYPE_OF[value.dtype])
+    return spec_of(value, tuple(guarding_hint_or_throw(extent) for extent in value.shape))
 
 
 def _require_equal(expected: Any, result: Any) -> None:
@@ -297,7 +386,7 @@ def _require_equal(expected: Any, result: Any) -> None:
 
 def _computes(node: fx.Node) -> bool:
     """Return True if a node is not a view or an element of a tuple."""
-    return isinstance(node.target, torch._ops.OpOverload) and not node.target.is_view
+    return isinstance(node.target, torch._ops.OpOverload) and not bool(node.target.is_view)
 
 
 def _left_text(node: fx.Node, reason: str) -> str:
@@ -306,7 +395,11 @@ def _left_text(node: fx.Node, reason: str) -> str:
 
 def _report(reasons: Mapping[fx.Node, str], options: BackendOptions) -> None:
     """Warn of operators that are left to PyTorch, or raise an error if the options ask for it."""
-    named = {operator_name(node.target): _left_text(node, why) for node, why in reasons.items() if why != _RANDOM}
+    named = {
+        operator_name(node.target): _left_text(node, why)
+        for node, why in reasons.items()
+        if why not in (_RANDOM, _SHARED)
+    }
     if not named:
         return
     if options.fallback == "error":

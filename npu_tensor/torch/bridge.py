@@ -15,18 +15,18 @@ from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, named
 
-__all__ = ["DTYPE_OF", "from_pytorch", "spec_of", "to_pytorch"]
+__all__ = ["DTYPE_OF", "buffer_of", "from_pytorch", "spec_of", "to_pytorch"]
 
 DTYPE_OF: Final[dict[torch.dtype, DType]] = {getattr(torch, dtype.name): dtype for dtype in DTYPES}
 """Dtypes that both have."""
 
 
-def spec_of(tensor: torch.Tensor) -> Spec:
-    """Return shape and dtype of a tensor. Raise DTypeError if it has no counterpart."""
+def spec_of(tensor: torch.Tensor, shape: tuple[int, ...] | None = None) -> Spec:
+    """Return dtype and shape of a tensor, or dtype and `shape`. Raise DTypeError if it has no counterpart."""
     dtype = DTYPE_OF.get(tensor.dtype)
-    if dtype is None or tensor.layout != torch.strided or tensor.device.type not in ("cpu", "meta"):
+    if dtype is None or tensor.layout is not torch.strided or tensor.device.type != "cpu":
         raise DTypeError(f"a tensor of {tensor.dtype}, {tensor.layout} on {tensor.device} has no counterpart")
-    return Spec.of(tuple(tensor.shape), dtype)
+    return Spec.of(tuple(tensor.shape) if shape is None else shape, dtype)
 
 
 def buffer_of(tensor: torch.Tensor) -> Buffer:

@@ -156,7 +156,14 @@ def _convolutional() -> Example:
 
 def _depthwise() -> Example:
     layers = [nn.Conv2d(3, 12, 3, 2, 1), nn.BatchNorm2d(12), nn.ReLU6(), nn.Conv2d(12, 12, 5, padding=2, groups=12)]
-    layers += [nn.BatchNorm2d(12), nn.Hardsigmoid(), nn.Conv2d(12, 6, 1), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(96, 4)]
+    layers += [
+        nn.BatchNorm2d(12),
+        nn.Hardsigmoid(),
+        nn.Conv2d(12, 6, 1),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(96, 4),
+    ]
     return nn.Sequential(*layers), _image(3)
 
 
