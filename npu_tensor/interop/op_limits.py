@@ -36,6 +36,9 @@ def require_within_limits(call: Call, operands: Sequence[Any]) -> None:
     """Raise an error if an op would leave its operands, which are specs, types of numbers, and numbers in lists."""
     if not all(type(extent) is int and extent >= 0 for extent in call.spec.shape):
         raise ValueError(f"the shape {call.spec.shape}")
+    # A stop of -1 ends a range in front of the first element.
+    if any(stop < 0 and (stop, step < 0) != (-1, True) for _, stop, step in call.attributes.get("bounds", ())):
+        raise ValueError(f"bounds = {call.attributes['bounds']}")
     check = _view if call.op.kind == "view" else _LIMITS.get(call.op.name)
     if check is not None and not check(call, operands, **call.attributes):
         raise ValueError(f"{call} with the attributes {call.attributes}")

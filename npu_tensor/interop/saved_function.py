@@ -18,7 +18,7 @@ weights, seeds of random numbers, then results of the ops in order. For `lambda 
     {
       "format": 1,
       "version": "0.1.0",
-      "weights": [{"name": "constant.0"}],
+      "weights": [{"name": "#0"}],
       "captures": [{
         "arguments": [[{"tensor": ["float32", [2, 3]]}], {"dict": []}],
         "seeds": 0,
@@ -261,13 +261,7 @@ def _constant(kind: str, content: Any) -> Any:
 
 
 def _call(name: str, operands: Sequence[Any], attributes: Mapping[str, Any]) -> Call:
-    """Return the call of an op, checked by its rule.
-
-    Args:
-        name: Name of the op.
-        operands: Specs, types of numbers whose values are not known, and numbers in lists.
-        attributes: Encoded attributes.
-    """
+    """Return the checked call of an op on specs, numbers in lists, and types of numbers that are not known yet."""
     op = _op(name)
     values = {key: _decoded(value, _constant) for key, value in attributes.items()}
     if values.keys() != {each.name for each in op.attributes}:
@@ -322,7 +316,7 @@ class _Writer:
         for _, trace in traces:  # All weights have numbers before the first op.
             for each in _outside(trace):
                 if id(each) not in self._numbers:
-                    self._add(f"constant.{len(self.weights)}", each)
+                    self._add(f"#{len(self.weights)}", each)
         self.captures = [self._capture(call, trace) for call, trace in traces]
 
     def text(self) -> str:

@@ -368,6 +368,7 @@ def test_a_program_by_hand_is_loaded() -> None:
         ([["fill", [[1.0]], {"shape": {"list": [[[[]]]]}, "dtype": {"dtype": "float32"}}, ""]], "Error"),
         ([["slice", [0], {"bounds": [[0, 5, 1]]}, ""]], "with the attributes"),
         ([["slice", [0], {"bounds": [[-1, 3, 1]]}, ""]], "with the attributes"),
+        ([["slice", [0], {"bounds": [[0, -4, 1]]}, ""]], "bounds = "),
         ([["windows", [0], {"dim": 0, "count": 4, "size": 2, "step": 1, "gap": 1}, ""]], "with the attributes"),
         ([["windows", [0], {"dim": 0, "count": -2, "size": -2, "step": 1, "gap": 1}, ""]], "shape"),
         ([["write_strided", [0, 1, [1]], {"strides": [1], "add": False}, ""]], "with the attributes"),
