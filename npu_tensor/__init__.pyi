@@ -34,14 +34,15 @@ from npu_tensor.functions.resources import get_num_threads as get_num_threads
 from npu_tensor.autograd.transforms import grad as grad
 from npu_tensor.jit import jit as jit
 from npu_tensor.runtime.devices.backends import list_devices as list_devices
-from npu_tensor.functions.serialization import load as load
+from npu_tensor.interop.saved_function import load as load
 from npu_tensor.functions.gguf import load_gguf as load_gguf
+from npu_tensor.interop.pt2 import load_pt2 as load_pt2
 from npu_tensor.functions.creation import manual_seed as manual_seed
 from npu_tensor.functions.resources import memory_stats as memory_stats
 from npu_tensor.observe.profiling import profile as profile
 from npu_tensor.tensor import realize as realize
 from npu_tensor.ggml_hsa.kernel_log import record_kernels as record_kernels
-from npu_tensor.functions.serialization import save as save
+from npu_tensor.interop.saved_function import save as save
 from npu_tensor.functions.gguf import save_gguf as save_gguf
 from npu_tensor.cli.selftest import selftest as selftest
 from npu_tensor.functions.resources import set_default_device as set_default_device

@@ -13,6 +13,7 @@ from npu_tensor import errors, events
 from npu_tensor.config import Config
 from npu_tensor.dtypes import DTYPES, QUANTIZED
 from npu_tensor.functions.gguf import GGUF
+from npu_tensor.interop.saved_function import SavedFunction
 from npu_tensor.jit import Jitted
 from npu_tensor.observe.explanation import Explanation, Row, Total
 from npu_tensor.ops import registry
@@ -56,7 +57,7 @@ def _sections() -> dict[str, tuple[Any, ...]]:
             nt.manual_seed,
             nt.Generator,
         ),
-        "Files": (nt.save, nt.load, nt.load_gguf, nt.save_gguf, GGUF),
+        "Files": (nt.save, nt.load, SavedFunction, nt.load_gguf, nt.save_gguf, GGUF),
         "PyTorch": (nt.from_exported, nt.from_torch),
         "Linear algebra": tuple((f"linalg.{name}", getattr(nt.linalg, name)) for name in nt.linalg.__all__),
         "Devices": (

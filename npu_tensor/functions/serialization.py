@@ -1,4 +1,4 @@
-"""Tensors in files: NumPy's formats and safetensors, without pickle.
+"""Tensors in files: NumPy's formats and safetensors, without pickle. `interop/saved_function.py` has `save` and `load`.
 
 One tensor is an .npy file, tensors by name are an .npz file, which `numpy.load` also reads (bfloat16 as two bytes).
 The extension .safetensors selects that format: eight bytes with the length of a JSON header, the header, which
@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple, cast
+from typing import IO, Any, BinaryIO, Final, NamedTuple, cast
 
 import numpy as np
 
@@ -25,7 +25,21 @@ from npu_tensor.errors import ArgumentError, DTypeError, NpuTensorError, written
 from npu_tensor.runtime.store.files import atomic_file
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["load", "replaced", "save"]
+__all__ = [
+    "Array",
+    "File",
+    "array_of",
+    "load_tensors",
+    "mapped_bytes",
+    "name_of",
+    "opened_to_read",
+    "opened_to_write",
+    "read_safetensors",
+    "replaced",
+    "save_tensors",
+    "tensor_of_array",
+    "write_safetensors",
+]
 
 File = str | os.PathLike[str] | BinaryIO
 """Path, or open binary file."""
@@ -50,27 +64,13 @@ MOST_HEADER_BYTES: Final = 100_000_000
 """Longest header of a .safetensors file that its own library reads, in bytes."""
 
 
-def save(obj: Tensor | Mapping[str, Tensor], f: File) -> None:
-    """Compute a tensor, or tensors by name such as the weights of a model, and write them to a file.
-
-    An existing file at a path is replaced once the new one is complete, so tensors that were loaded from it can be
-    saved to it.
-
-    Args:
-        obj: Tensor, or tensors by name.
-        f: Path, or object with `write` for bytes, which is written from its current position. A name that ends in
-            .safetensors selects that format, which needs names of tensors; others select NumPy's.
-
-    Raises:
-        ArgumentError: The format cannot hold a name: one with NUL, with halves of surrogate pairs or of more than
-            65,531 bytes.
-        DTypeError: A tensor is quantized; `save_gguf` stores it.
-    """
+def save_tensors(obj: Tensor | Mapping[str, Tensor], f: File) -> None:
+    """Write a tensor, or tensors by name; see `save`."""
     if isinstance(obj, Tensor):
         if _is_safetensors(f):
             raise ArgumentError("a .safetensors file holds tensors by name; save {'name': tensor}")
-        array = _numbers(obj, "the tensor")
-        with _opened_to_write(f) as file:
+        array = array_of(obj, "the tensor")
+        with opened_to_write(f) as file:
             np.lib.format.write_array(file, array, allow_pickle=False)
         return
     if not isinstance(obj, Mapping):
@@ -79,51 +79,41 @@ def save(obj: Tensor | Mapping[str, Tensor], f: File) -> None:
     if _is_safetensors(f):
         if _METADATA in arrays:
             raise ArgumentError(f"in a .safetensors file, {_METADATA!r} is not a tensor; choose another name")
-        _write_safetensors(arrays, f)
+        with opened_to_write(f) as file:
+            write_safetensors(arrays, file)
         return
     # np.savez has parameters, whose names tensors could not have.
-    with _opened_to_write(f) as file, zipfile.ZipFile(file, "w") as archive:
+    with opened_to_write(f) as file, zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
 
 
-def load(f: File) -> Any:
-    """Read the tensor, or the dict of tensors by name, in a file written by `save`, NumPy or safetensors.
-
-    The content determines the format, whatever the suffix of the name. The values of a .safetensors file on a disk are
-    read when they are used: the file must not be changed in place meanwhile; `save` to its path replaces it.
-
-    Args:
-        f: Path, or object with `read` and `seek` for bytes, which is read from its current position.
-
-    Raises:
-        ArgumentError: The file has another format, such as PyTorch's own, which holds pickled objects.
-    """
+def load_tensors(f: File, file: BinaryIO) -> Tensor | dict[str, Tensor]:
+    """Read the tensors in `file`, which is `f` opened; see `load`."""
     safetensors = _is_safetensors(f)
-    with _opened_to_read(f) as file:
-        try:
-            start = file.tell()
-            begin = file.read(9)
-            file.seek(start)
-            if begin.startswith(_GGUF):
-                raise ArgumentError(f"{_name_of(f) or f!r} is a GGUF file; nt.load_gguf reads it")
-            if begin[8:] == b"{":  # after the length of the header
-                safetensors = not begin.startswith(_NPY)
-            elif begin.startswith((_NPY, _ZIP)):
-                safetensors = False
-            return (_read_safetensors if safetensors else _read_numpy)(file)
-        except NpuTensorError:
-            raise
-        except Exception as error:  # errors of parsers and decompressors have no common type
-            raise _unreadable(f, safetensors, error) from error
+    try:
+        start = file.tell()
+        begin = file.read(9)
+        file.seek(start)
+        if begin.startswith(_GGUF):
+            raise ArgumentError(f"{name_of(f) or f!r} is a GGUF file; nt.load_gguf reads it")
+        if begin[8:] == b"{":  # after the length of the header
+            safetensors = not begin.startswith(_NPY)
+        elif begin.startswith((_NPY, _ZIP)):
+            safetensors = False
+        return read_safetensors(mapped_bytes(file, start)) if safetensors else _read_numpy(file)
+    except NpuTensorError:
+        raise
+    except Exception as error:  # errors of parsers and decompressors have no common type
+        raise _unreadable(f, safetensors, error) from error
 
 
 def _is_safetensors(f: File) -> bool:
-    return _name_of(f).endswith(".safetensors")
+    return name_of(f).endswith(".safetensors")
 
 
-def _name_of(f: File) -> str:
+def name_of(f: File) -> str:
     """Return the path, also of an open file, or ""."""
     return str(os.fspath(f) if isinstance(f, (str, os.PathLike)) else getattr(f, "name", ""))
 
@@ -139,7 +129,7 @@ class _Stream:
 
 
 @contextmanager
-def _opened_to_write(f: File) -> Iterator[BinaryIO]:
+def opened_to_write(f: File) -> Iterator[BinaryIO]:
     if isinstance(f, (str, os.PathLike)):
         with replaced(f) as file:
             yield file
@@ -150,7 +140,7 @@ def _opened_to_write(f: File) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _opened_to_read(f: File) -> Iterator[BinaryIO]:
+def opened_to_read(f: File) -> Iterator[BinaryIO]:
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
             yield file
@@ -178,7 +168,7 @@ def replaced(f: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 def _unreadable(f: File, safetensors: bool, error: Exception) -> ArgumentError:
     reason = f"{type(error).__name__}: {error}".removesuffix(": ")
-    name = repr(_name_of(f) or f)
+    name = repr(name_of(f) or f)
     if safetensors:
         return ArgumentError(f"{name} is not a readable .safetensors file ({reason})")
     return ArgumentError(
@@ -202,10 +192,10 @@ def _array(name: object, value: object) -> Array:
     if not isinstance(value, (Tensor, np.ndarray)):
         hint = "save each state_dict to a file, or keep a checkpoint of nested dicts and numbers with pickle"
         raise ArgumentError(f"save takes tensors by name, not {type(value).__name__} under {name!r}; {hint}")
-    return _numbers(value if isinstance(value, Tensor) else from_array(value), repr(name))
+    return array_of(value if isinstance(value, Tensor) else from_array(value), repr(name))
 
 
-def _numbers(tensor: Tensor, what: str) -> Array:
+def array_of(tensor: Tensor, what: str) -> Array:
     if tensor.dtype.is_quantized:
         raise DTypeError(f"save: {what} is {tensor.dtype.name}, which the file cannot hold; save_gguf stores it")
     return tensor.numpy()
@@ -215,20 +205,20 @@ def _read_numpy(file: BinaryIO) -> Tensor | dict[str, Tensor]:
     begin = file.tell()
     stored = np.load(file, allow_pickle=False)
     if isinstance(stored, np.ndarray):
-        return _tensor(stored)
+        return tensor_of_array(stored)
     with stored:
         # Read by member: `stored["a.npy"]` could be the member of "a" and that of "a.npy".
         members = stored.zip.namelist()
         first = min((member.header_offset for member in stored.zip.infolist()), default=begin)
         if first != begin:
             raise ValueError(f"of several archives in one file only the last can be read, which begins at byte {first}")
-        tensors = {member.removesuffix(".npy"): _tensor(stored[member]) for member in members}
+        tensors = {member.removesuffix(".npy"): tensor_of_array(stored[member]) for member in members}
     if len(tensors) < len(members):
         raise ValueError("two arrays of one name")
     return tensors
 
 
-def _tensor(stored: object) -> Tensor:
+def tensor_of_array(stored: object) -> Tensor:
     if not isinstance(stored, np.ndarray):  # bytes of a member of an archive that is not an array
         raise ValueError("not an array")
     if stored.dtype == _BYTES_OF_BFLOAT16:
@@ -244,7 +234,8 @@ def _tensor(stored: object) -> Tensor:
 # Implemented here because safetensors.numpy does not know bfloat16, and safe_open maps paths only, not open files.
 
 
-def _write_safetensors(arrays: dict[str, Array], f: File) -> None:
+def write_safetensors(arrays: Mapping[str, Array], file: BinaryIO | IO[bytes]) -> None:
+    """Write arrays by name in the safetensors format."""
     # Widest elements first, so that each begins at a multiple of its size.
     order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
     header: dict[str, Any] = {}
@@ -260,25 +251,26 @@ def _write_safetensors(arrays: dict[str, Array], f: File) -> None:
         start += array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with _opened_to_write(f) as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for name in order:
-            file.write(arrays[name].reshape(-1).view(np.uint8).data)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for name in order:
+        file.write(arrays[name].reshape(-1).view(np.uint8).data)
 
 
-def _read_safetensors(file: BinaryIO) -> dict[str, Tensor]:
-    begin = file.tell()
-    size = file.seek(0, os.SEEK_END) - begin
-    file.seek(begin)
-    length = int.from_bytes(file.read(8), "little")
-    if not 2 <= length <= min(size - 8, MOST_HEADER_BYTES):
-        raise ValueError(f"a header of {length} bytes in a file of {size}")
-    header = json.loads(file.read(length), object_pairs_hook=_without_duplicates)
+def read_safetensors(content: Array) -> dict[str, Tensor]:
+    """Return the tensors in the bytes of a .safetensors file. They share its memory where they are aligned.
+
+    Raises:
+        ValueError: The bytes have another format. Other wrong contents raise other errors of the parser.
+    """
+    length = int.from_bytes(content[:8].tobytes(), "little")
+    if not 2 <= length <= min(content.size - 8, MOST_HEADER_BYTES):
+        raise ValueError(f"a header of {length} bytes in a file of {content.size}")
+    header = json.loads(content[8 : 8 + length].tobytes(), object_pairs_hook=_without_duplicates)
     metadata = header.pop(_METADATA, {})  # not used here, but the library of the format requires strings
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise ValueError(f"{_METADATA!r} must be strings by name, such as {{'step': '3'}}, and is {metadata!r:.80}")
     entries = {name: _Entry(**entry) for name, entry in header.items()}
-    data = _rest(file, begin + 8 + length) if size > 8 + length else np.zeros(0, np.uint8)
+    data = content[8 + length :]
     end = 0
     for start, stop in sorted(tuple(entry.data_offsets) for entry in entries.values()):
         if start != end:
@@ -289,13 +281,23 @@ def _read_safetensors(file: BinaryIO) -> dict[str, Tensor]:
     return {name: _part(data, entry) for name, entry in entries.items()}
 
 
-def _rest(file: BinaryIO, start: int) -> Array:
-    """Return the bytes of a file from `start` to its end, mapped if possible."""
+def mapped_bytes(file: BinaryIO, start: int, nbytes: int | None = None) -> Array:
+    """Return bytes of a file, by default up to its end, mapped if possible.
+
+    Raises:
+        ValueError: The file ends earlier.
+    """
+    rest = file.seek(0, os.SEEK_END) - start
+    nbytes = rest if nbytes is None else nbytes
+    if not 0 <= nbytes <= rest:
+        raise ValueError(f"the file ends after {rest} of {nbytes} bytes")
+    if not nbytes:
+        return np.zeros(0, np.uint8)
     try:
-        return np.memmap(file, np.uint8, "r", start)
+        return np.memmap(file, np.uint8, "r", start, (nbytes,))
     except (AttributeError, io.UnsupportedOperation):
         file.seek(start)
-        return np.frombuffer(file.read(), np.uint8)
+        return np.frombuffer(file.read(nbytes), np.uint8)
 
 
 def _without_duplicates(members: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -323,4 +325,4 @@ def _part(data: Array, entry: _Entry) -> Tensor:
     if min(extents, default=0) < 0 or not start <= stop or math.prod(extents) * kind.itemsize != stop - start:
         raise ValueError(f"{entry.dtype} of shape {extents} at bytes {start} to {stop}")
     stored = np.asarray(data[start:stop]).view(kind.numpy).reshape(extents)
-    return _tensor(np.require(stored, requirements=["C", "ALIGNED"]))
+    return tensor_of_array(np.require(stored, requirements=["C", "ALIGNED"]))

@@ -28,7 +28,16 @@ from npu_tensor.nn.parameter import Parameter
 from npu_tensor.observe.printing import brief
 from npu_tensor.tensor import Tensor
 
-__all__ = ["ImportedGraph", "ImportedInput", "ImportedModule", "ImportedNode", "Reference", "Weight"]
+__all__ = [
+    "ImportedGraph",
+    "ImportedInput",
+    "ImportedModule",
+    "ImportedNode",
+    "Reference",
+    "Weight",
+    "caller_at",
+    "place_weight",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +131,9 @@ class ImportedModule(Module):
             names = ", ".join(f"{operator}{place}" for operator, place in reversed(missing.items()))
             raise ArgumentError(f"the graph has operators that are not supported: {names}")
         self.graph = graph
-        self._places = {path: self._add(path, tensor, path not in transient) for path, tensor in weights.items()}
+        self._places = {
+            path: place_weight(self, path, tensor, path not in transient) for path, tensor in weights.items()
+        }
         last_use = {reference.name: node for node in graph.nodes for reference in _references(node)}
         for reference in _leaves((graph.outputs, graph.updates), Reference):
             last_use.pop(reference.name, None)
@@ -130,24 +141,8 @@ class ImportedModule(Module):
         for name, node in last_use.items():
             dropped.setdefault(id(node), []).append(name)
         self._steps = [
-            (node, table[node.operator], _caller(node.place), dropped.get(id(node), ())) for node in graph.nodes
+            (node, table[node.operator], caller_at(node.place), dropped.get(id(node), ())) for node in graph.nodes
         ]
-
-    def _add(self, path: str, tensor: Tensor, persistent: bool) -> tuple[Module, str]:
-        """Add a weight, with the modules of its path. Return its module and its name there."""
-        module: Module = self
-        *parents, name = path.split(".")
-        for parent in parents:
-            if not isinstance(vars(module).get(parent), Module):
-                _require_free(module, parent, path)
-                module.add_module(parent, Module())
-            module = vars(module)[parent]
-        _require_free(module, name, path)
-        if isinstance(tensor, Parameter):
-            module.register_parameter(name, tensor)
-        else:
-            module.register_buffer(name, tensor, persistent)
-        return module, name
 
     def forward(self, *inputs: Any, **keywords: Any) -> Any:
         """Record the ops of the graph. Arguments are passed by position or by name."""
@@ -200,6 +195,27 @@ class ImportedModule(Module):
     def extra_repr(self) -> str:
         """Return the inputs and the number of nodes."""
         return f"({', '.join(self.graph.inputs)}), {len(self.graph.nodes)} nodes"
+
+
+def place_weight(root: Module, path: str, tensor: Tensor, persistent: bool = True) -> tuple[Module, str]:
+    """Add a weight to a module, with the modules of its path. Return its module and its name there.
+
+    Raises:
+        ArgumentError: A name in the path has another meaning.
+    """
+    module = root
+    *parents, name = path.split(".")
+    for parent in parents:
+        if not isinstance(vars(module).get(parent), Module):
+            _require_free(module, parent, path)
+            module.add_module(parent, Module())
+        module = vars(module)[parent]
+    _require_free(module, name, path)
+    if isinstance(tensor, Parameter):
+        module.register_parameter(name, tensor)
+    else:
+        module.register_buffer(name, tensor, persistent)
+    return module, name
 
 
 def _require_free(module: Module, name: str, path: str) -> None:
@@ -277,7 +293,7 @@ def _replaced(value: Any, function: Callable[[Any], Any]) -> Any:
 _CALL: Final = lambda function, operands, keywords: function(*operands, **keywords)  # noqa: E731
 
 
-def _caller(place: str) -> Callable[..., Any]:
+def caller_at(place: str) -> Callable[..., Any]:
     """Return a function that calls another one in a frame at a place of the model.
 
     Recorded ops, errors, warnings and tracebacks then find the model's line as they find that of a program.

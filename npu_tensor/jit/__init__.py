@@ -29,14 +29,15 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast,
 from npu_tensor._util.cache_sizes import CAPTURES
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import ArgumentError, CaptureError
-from npu_tensor.graph.history import active, grad_mode
+from npu_tensor.graph.history import GradMode, active, grad_mode
+from npu_tensor.graph.nodes import PLACEHOLDER, Data
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.graph.tracing import current_watch, watches
 from npu_tensor.jit.replay import MISS, STALE, Replay, miss, replay_of
 from npu_tensor.jit.trace import Trace, is_training, trace_call
-from npu_tensor.jit.trees import call_text, flatten
+from npu_tensor.jit.trees import call_text, flatten, unflatten
 from npu_tensor.planner.selection import Selection, before_reset, current, selection_changed
-from npu_tensor.tensor import Tensor
+from npu_tensor.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
     from npu_tensor.observe.explanation import Explanation
@@ -151,6 +152,28 @@ class Jitted(Generic[P, R]):
                 return result  # type: ignore[no-any-return]  # cast() would be a call
         return self._call(args, kwargs)
 
+    @property
+    def function(self) -> Callable[P, R]:
+        """The wrapped function."""
+        return self._function
+
+    def traces(self) -> list[tuple[Any, Trace]]:
+        """Trace all captured signatures again, with the present modes and without gradients.
+
+        Returns:
+            The (args, kwargs) of each signature, with tensors that have no values, and the trace, which has no plan.
+        """
+        traces: dict[Any, tuple[Any, Trace]] = {}
+        for devices, _, *signature in list(self._captured):
+            specs = signature[-1]
+            if tuple(signature) not in traces:
+                tensors = [wrap(Data(spec, PLACEHOLDER)) for spec in specs]
+                call = unflatten(signature[0], tensors) if len(signature) > 1 else (tuple(tensors), {})
+                with GradMode(False):
+                    trace = trace_call(self._function, call[0], call[1], tensors, devices)
+                traces[tuple(signature)] = call, trace
+        return list(traces.values())
+
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
         """Explain where a call with these arguments runs and why, in the form of `npu_tensor.explain`.
 
@@ -167,7 +190,7 @@ class Jitted(Generic[P, R]):
             raise CaptureError("a function that is being captured cannot explain another one")
         tensors: list[Tensor] = []
         flatten((args, kwargs), tensors)
-        trace = trace_call(self._function, args, kwargs, tensors, current())
+        trace = trace_call(self._function, args, kwargs, tensors, current()).planned()
         stages = [(each.structure, each.plan) for each in (trace.preparation, trace.main) if each.plan is not None]
         if not stages:
             return Explanation()
@@ -217,7 +240,7 @@ class Jitted(Generic[P, R]):
             capture.plan_again()
         result = STALE if capture is None else capture.replay(tuple(tensors))
         if capture is None or result is STALE:
-            trace = trace_call(self._function, args, kwargs, tensors, devices)
+            trace = trace_call(self._function, args, kwargs, tensors, devices).planned()
             capture = _Capture(trace)
             self._captures += 1
             self._modules = tuple(dict.fromkeys((*self._modules, *trace.modules)))

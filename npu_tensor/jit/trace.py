@@ -28,7 +28,7 @@ from npu_tensor.planner.selection import Selection
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, wrap
 
-__all__ = ["Trace", "TracedPart", "call_traced", "is_training", "placeholder", "trace_call"]
+__all__ = ["BLANK", "Trace", "TracedPart", "call_traced", "is_training", "placeholder", "trace_call"]
 
 R = TypeVar("R")
 
@@ -204,7 +204,7 @@ def call_traced(
 def trace_call(
     function: Callable[..., Any], args: Any, kwargs: Any, tensors: list[Tensor], devices: Selection
 ) -> Trace:
-    """Trace a call and plan it for some devices.
+    """Trace a call that is to be planned for some devices.
 
     Args:
         function: The function.
@@ -219,7 +219,7 @@ def trace_call(
     placeholders = [placeholder(tensor) for tensor in tensors]
     specs = tuple(tensor._node.spec for tensor in tensors)
     numbers = {tensor._node: number for number, tensor in enumerate(placeholders)}
-    watch, result, outputs = call_traced(function, rebuild(args, placeholders), rebuild(kwargs, placeholders))
+    watch, result, outputs = call_traced(function, *rebuild((args, kwargs), placeholders))
     result = rebuild(result, [BLANK] * len(outputs))
     changes: list[tuple[Tensor | Leaf, Node | None, bool]] = []
     for changed, node in watch.changed.items():
@@ -283,7 +283,7 @@ def trace_call(
         conditions=(*watch.conditions, *modes),
         modules=modules,
         is_tracked=is_tracked,
-    ).planned()
+    )
 
 
 def _stage(

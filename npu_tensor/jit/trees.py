@@ -15,7 +15,7 @@ from npu_tensor.errors import ArgumentError
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor
 
-__all__ = ["MOST_NESTED", "call_text", "flatten", "rebuild"]
+__all__ = ["MOST_NESTED", "call_text", "flatten", "rebuild", "unflatten"]
 
 MOST_NESTED: Final = 100
 """Upper bound on the nesting of lists, tuples and dicts. A deeper one most likely contains itself."""
@@ -198,6 +198,23 @@ def _text(structure: Any, specs: Sequence[Spec]) -> str:
     if issubclass(kind, dict):
         return f"{{{', '.join(f'{_text(key, specs)}: {_text(part, specs)}' for key, part in parts[1:])}}}"
     return parts[0] if kind is float else repr(parts[0])
+
+
+def unflatten(structure: Any, tensors: Sequence[Tensor]) -> Any:
+    """Return the nested value that `flatten` describes, with other tensors."""
+    if isinstance(structure, _Slot):
+        return tensors[structure.number]
+    if isinstance(structure, _Constant):
+        return structure.value
+    kind, *parts = structure
+    if issubclass(kind, dict):
+        factory, *items = parts
+        pairs = {unflatten(key, tensors): unflatten(part, tensors) for key, part in items}
+        return kind(factory, pairs) if issubclass(kind, defaultdict) else kind(pairs)
+    if issubclass(kind, (tuple, list)):
+        values = [unflatten(part, tensors) for part in parts]
+        return kind(*values) if hasattr(kind, "_fields") else kind(values)
+    return float(parts[0]) if kind is float else parts[0]
 
 
 def rebuild(value: Any, tensors: list[Tensor]) -> Any:

@@ -20,6 +20,12 @@ from npu_tensor._util.cache_sizes import CAPTURES
 from npu_tensor.jit import MANY_SIGNATURES
 
 
+def test_tensors_of_positional_and_keyword_arguments_differ() -> None:
+    difference = nt.jit(lambda x, y: x - y)
+    assert difference(nt.tensor([5.0]), y=nt.tensor([3.0])).tolist() == [2]
+    assert difference(nt.tensor([5.0]), y=nt.tensor([4.0])).tolist() == [1]
+
+
 def test_replay_equals_plain_function() -> None:
     def f(x: nt.Tensor, y: nt.Tensor) -> nt.Tensor:
         return (x @ y).relu().sum(0)

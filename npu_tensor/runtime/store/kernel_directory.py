@@ -35,13 +35,24 @@ from npu_tensor.runtime.store.files import (
 from npu_tensor.runtime.store.requests import ABI, AnyRequest, Backend, digest, folder, kernel_key
 from npu_tensor.runtime.store.store import Artifact, store
 
-__all__ = ["BUILTIN", "EXPORTED_NAME", "KernelDirectory", "builtin_targets", "kernel_directories", "no_kernels"]
+__all__ = [
+    "BUILTIN",
+    "EXPORTED_NAME",
+    "KernelDirectory",
+    "builtin_targets",
+    "kernel_directories",
+    "no_kernels",
+    "unpacked_directories",
+]
 
 BUILTIN: Final = Path(__file__).parents[2] / "builtin_kernels"
 """Directory of the kernels in the package."""
 
 EXPORTED_NAME: Final = re.compile(r"[A-Za-z0-9_+@=,-][A-Za-z0-9_.+@=,-]*", re.ASCII)
 """Allowed names of a kernel's files, without their suffixes."""
+
+unpacked_directories: Final[list[Path]] = []
+"""Directories of this process with the kernels of loaded functions."""
 
 _OTHER_JSON: Final = "_parameters.json"
 """End of the names of files of kernels that are JSON too."""
@@ -200,7 +211,7 @@ def builtin_targets() -> tuple[str, ...]:
 
 
 def kernel_directories() -> tuple[Path, ...]:
-    """Return the directories of the settings, then that of the package if it has kernels.
+    """Return the directories of the settings, of loaded functions, and of the package if it has kernels.
 
     Raises:
         ArgumentError: A directory of the settings does not exist, or other users can write to it.
@@ -212,7 +223,7 @@ def kernel_directories() -> tuple[Path, ...]:
                 f"{config.origin('kernel_dirs')} names {str(path)!r}, which {reason}, and its kernels would run as "
                 "this user; NPU_TENSOR_TRUST_CACHE=1 allows that"
             )
-    return (*directories, *([BUILTIN] if builtin_targets() else []))
+    return (*directories, *unpacked_directories, *([BUILTIN] if builtin_targets() else []))
 
 
 def no_kernels(arch: str, backend: Backend) -> str | None:
