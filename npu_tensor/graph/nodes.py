@@ -227,8 +227,12 @@ def overwrite(old: Node, new: Node) -> None:
 
 
 def source_line(code: CodeType, offset: int) -> str:
-    """Return the line of an instruction as "file.py:12", or "In[3]:12" in a cell of a notebook."""
-    return f"{_file_name(code.co_filename)}:{_line_number(code, offset)}"
+    """Return the line of an instruction as "file.py:12", "In[3]:12" in a cell of a notebook, or a node's own name.
+
+    Code of a node of an imported graph has the name in place of a path, and the line 0.
+    """
+    line = _line_number(code, offset)
+    return f"{_file_name(code.co_filename)}:{line}" if line else code.co_filename
 
 
 def _file_name(path: str) -> str:

@@ -45,6 +45,8 @@ LAYERS = (
     ("jit", "nn", "optim"),
     ("autograd",),
     ("",),
+    ("interop",),
+    ("torch",),
     ("array_api",),
     ("ggml_hsa", "models"),
     ("examples",),
@@ -81,7 +83,7 @@ FOLDERS = {f"npu_tensor.{name}" for name in RANK}
 RUNTIME_RANK = {f"npu_tensor.runtime.{name}": rank for rank, names in enumerate(RUNTIME_LAYERS) for name in names}
 
 ALLOWED_AT_IMPORT = {"npu_tensor", "numpy", "networkx", "ml_dtypes", "llvmlite"}
-LOADED_WHEN_USED = ("array_api", "autograd", "cli", "ggml_hsa", "models", "nn", "optim", "tools")
+LOADED_WHEN_USED = ("array_api", "autograd", "cli", "ggml_hsa", "interop", "models", "nn", "optim", "tools")
 DEFERRED = ("aie", "pyxrt", "torch", "click", "rich", "platformdirs", "filelock")
 
 

@@ -1,0 +1,1 @@
+"""Programs of other frameworks: their graphs as data, and tables from their operators to functions of ours."""
