@@ -18,10 +18,11 @@ import numpy as np
 
 import npu_tensor as nt
 from npu_tensor import Tensor, ops
-from npu_tensor.errors import ArgumentError, CaptureError, DTypeError, ShapeError
+from npu_tensor.errors import ArgumentError, CaptureError, DTypeError, NpuTensorError, ShapeError
 from npu_tensor.nn import functional
+from npu_tensor.observe.printing import brief
 
-__all__ = ["DTYPE_NAMES", "OPERATORS", "Operator"]
+__all__ = ["DTYPE_NAMES", "OPERATORS", "Operator", "array_dtype"]
 
 F: Any = functional
 _ops: Any = ops
@@ -40,7 +41,8 @@ DTYPE_NAMES: Final = (
 """Names of ONNX's dtypes, by number."""
 
 
-def _array_dtype(number: int) -> np.dtype[Any]:
+def array_dtype(number: int) -> np.dtype[Any]:
+    """Return NumPy's dtype of one of ONNX's."""
     name = DTYPE_NAMES[number] if 0 <= number < len(DTYPE_NAMES) else f"number {number}"
     try:
         return np.dtype(getattr(ml_dtypes, name, name))
@@ -67,22 +69,38 @@ class Operator:
     counts: bool = False
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
-        """Compute the result: a tensor, an array, or a tuple."""
-        if self.fold is not None and not any(isinstance(each, Tensor) for each in operands):
-            with np.errstate(all="ignore"):
-                return _folded(self.fold(*operands, **attributes))
-        values = [
-            _read(each, position) if position in self.constants else self._converted(each)
-            for position, each in enumerate(operands)
-        ]
-        if self.numbers and not any(isinstance(each, Tensor) for each in values):
-            values = [None if each is None else _tensor(each) for each in operands]
-        return self.function(*values, **attributes)
+        """Compute the result: a tensor, an array, or a tuple.
+
+        Raises:
+            ArgumentError: Operands or attributes do not fit the operator.
+            CaptureError: A shape depends on values, which `jit` does not have.
+        """
+        try:
+            if self.fold is not None and not any(isinstance(each, Tensor) for each in operands):
+                with np.errstate(all="ignore"):
+                    return _folded(self.fold(*operands, **attributes))
+            values = [
+                _read(each, position) if position in self.constants else self._converted(each)
+                for position, each in enumerate(operands)
+            ]
+            if self.numbers and not any(isinstance(each, Tensor) for each in values):
+                values = [None if each is None else _tensor(each) for each in operands]
+            return self.function(*values, **attributes)
+        except NpuTensorError:
+            raise
+        except _UNFIT as error:
+            shown = ", ".join(brief(each) for each in operands)
+            raise ArgumentError(f"operands ({shown}) or attributes {sorted(attributes)} do not fit: {error}") from error
 
     def _converted(self, value: Value) -> Any:
         if not isinstance(value, np.ndarray):
             return value
-        return value.item() if self.numbers and value.ndim == 0 else _tensor(value)
+        is_number = self.numbers and value.ndim == 0 and value.dtype.name in ("float32", "int64", "bool")
+        return value.item() if is_number else _tensor(value)
+
+
+_UNFIT: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
+"""Errors of operators whose operands or attributes are not those that ONNX requires."""
 
 
 def _folded(result: Any) -> Any:
@@ -102,8 +120,8 @@ def _read(value: Value, position: int) -> Array | None:
     try:
         return value.numpy()
     except CaptureError as error:
-        text = f"operand {position} determines a shape and depends on values, which jit does not have; call the model"
-        raise CaptureError(f"{text} without jit, or make the operand a constant of the file") from error
+        text = f"operand {position} must be known while the graph is recorded, and depends on values of tensors"
+        raise CaptureError(f"{text}; call the model without jit, or make the operand a constant of the file") from error
 
 
 def _ints(value: Any, count: int = 0, default: int = 1) -> list[int]:
@@ -159,25 +177,13 @@ def _clip(x: Any, low: Any = None, high: Any = None) -> Any:
     return x if high is None else nt.minimum(x, high)
 
 
-def _where(condition: Tensor, x: Any, y: Any) -> Tensor:
-    if not isinstance(x, Tensor) and not isinstance(y, Tensor):
-        x = _tensor(x)
-    return nt.where(_tensor(condition), x, y)  # type: ignore[no-any-return]
-
-
-def _where_operands(condition: Value, x: Value, y: Value) -> Any:
-    if not any(isinstance(each, Tensor) for each in (condition, x, y)):
-        return np.where(condition, x, y)  # type: ignore[arg-type]
-    is_number = isinstance(x, np.ndarray) and x.ndim == 0 and isinstance(y, Tensor)
-    return nt.where(
-        _tensor(condition),
-        x.item() if is_number else _tensor(x),  # type: ignore[union-attr]
-        y.item() if isinstance(y, np.ndarray) and y.ndim == 0 and isinstance(x, Tensor) else _tensor(y),
-    )
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    x = x if isinstance(x, Tensor) or isinstance(y, Tensor) else _tensor(x)
+    return nt.where(_tensor(condition), x, y)
 
 
 def _cast(x: Value, *, to: int, saturate: int = 1, round_mode: Any = "up") -> Any:
-    dtype = _array_dtype(to)
+    dtype = array_dtype(to)
     return x.to(_known(dtype)) if isinstance(x, Tensor) else np.asarray(x).astype(dtype)
 
 
@@ -231,7 +237,14 @@ def _hardmax(x: Tensor, *, axis: int = -1) -> Tensor:
 
 
 def _gemm(
-    a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
 ) -> Tensor:
     product = (a.T if transA else a) @ (b.T if transB else b)
     product = product if alpha == 1 else (product * alpha).to(a.dtype)
@@ -301,7 +314,9 @@ class _Windows:
         return _padded(x, self.before, self.after, value)
 
 
-def _padded(x: Tensor, before: Sequence[int], after: Sequence[int], value: float = 0.0, mode: str = "constant") -> Tensor:
+def _padded(
+    x: Tensor, before: Sequence[int], after: Sequence[int], value: float = 0.0, mode: str = "constant"
+) -> Tensor:
     """Pad the last dimensions; negative widths crop."""
     pairs = [width for pair in zip(reversed(before), reversed(after), strict=True) for width in pair]
     if not any(pairs):
@@ -758,9 +773,7 @@ def _constant_of_shape(shape: Array, *, value: Array | None = None) -> Any:
     return nt.full(_ints(shape), fill[0].item(), dtype=_known(fill.dtype))
 
 
-def _pad(
-    x: Tensor, pads: Any, value: Any = None, axes: Array | None = None, *, mode: Any = "constant"
-) -> Tensor:
+def _pad(x: Tensor, pads: Any, value: Any = None, axes: Array | None = None, *, mode: Any = "constant") -> Tensor:
     widths = _ints(pads)
     dims = range(x.ndim) if axes is None else [d % x.ndim for d in _ints(axes)]
     before, after = [0] * x.ndim, [0] * x.ndim
@@ -819,7 +832,7 @@ def _trilu(x: Any, k: Array | None = None, *, upper: int = 1) -> Any:
 def _eye_like(x: Any, *, dtype: int | None = None, k: int = 0) -> Array:
     rows, columns = x.shape
     own = x.dtype.numpy if isinstance(x, Tensor) else x.dtype
-    return np.eye(rows, columns, k, own if dtype is None else _array_dtype(dtype))
+    return np.eye(rows, columns, k, own if dtype is None else array_dtype(dtype))
 
 
 def _reverse_sequence(x: Tensor, lengths: Array, *, batch_axis: int = 1, time_axis: int = 0) -> Tensor:
@@ -857,12 +870,6 @@ def _positive(places: Tensor, size: int) -> Tensor:
 
 def _gather(x: Any, places: Any, *, axis: int = 0) -> Any:
     return x[(slice(None),) * (axis % x.ndim) + (places,)]
-
-
-def _gather_operands(x: Value, places: Value, *, axis: int = 0) -> Any:
-    if isinstance(places, np.ndarray) and places.ndim == 0 and isinstance(x, Tensor):
-        return x.select(axis, int(places))
-    return _gather(_tensor(x), _tensor(places), axis=axis)
 
 
 def _gather_elements(x: Tensor, places: Tensor, *, axis: int = 0) -> Tensor:
@@ -1251,7 +1258,7 @@ def _attention(
     if visible is not None:
         scores = nt.where(visible, scores, nt.full((), -math.inf, dtype=scores.dtype))
     stages.append(scores)
-    exact = scores.to(_known(_array_dtype(softmax_precision))) if softmax_precision else scores
+    exact = scores.to(_known(array_dtype(softmax_precision))) if softmax_precision else scores
     weights = exact.softmax(-1).to(q.dtype)
     hidden = (exact == -math.inf).all(-1, keepdim=True)
     weights = nt.where(hidden, nt.zeros((), dtype=weights.dtype), weights)
@@ -1414,7 +1421,9 @@ def _clipped(x: Tensor, clip: float) -> Tensor:
     return x.clamp(-clip, clip) if clip else x
 
 
-def _rnn_cell(x: Any, w: Tensor, b: Any, states: list[Tensor], at: Any, peep: Any, clip: float, *_: bool) -> list[Tensor]:
+def _rnn_cell(
+    x: Any, w: Tensor, b: Any, states: list[Tensor], at: Any, peep: Any, clip: float, *_: bool
+) -> list[Tensor]:
     return [at[0](_clipped(x[0] + F.linear(states[0], w, b[0]), clip))]
 
 
@@ -1450,16 +1459,12 @@ _CELLS: Final[dict[str, Callable[..., list[Tensor]]]] = {"RNN": _rnn_cell, "GRU"
 # --- quantization
 
 
-def _spread(parameter: Any, x: Any, axis: int, block_size: int) -> Any:
+def _spread(parameter: Tensor | None, x: Tensor, axis: int, block_size: int) -> Any:
     """Reshape a scale or zero point so that it broadcasts along the other dimensions."""
-    if parameter is None or parameter.ndim == 0 or _product(parameter.shape) == 1:
-        return parameter if parameter is None else parameter.reshape([])
+    if parameter is None or parameter.numel() == 1:
+        return None if parameter is None else parameter.reshape([])
     if block_size:
-        if isinstance(parameter, np.ndarray):
-            return np.repeat(parameter, block_size, axis).take(range(x.shape[axis]), axis)
         return parameter.repeat_interleave(block_size, axis).narrow(axis, 0, x.shape[axis])
-    if parameter.ndim > 1:
-        return parameter
     return parameter.reshape([-1 if d == axis % x.ndim else 1 for d in range(x.ndim)])
 
 
@@ -1479,7 +1484,7 @@ def _quantize(
     precision: int = 0,
     saturate: int = 1,
 ) -> Tensor:
-    dtype = np.dtype(_dtype(zero)) if zero is not None else _array_dtype(output_dtype or 2)
+    dtype = np.dtype(_dtype(zero)) if zero is not None else array_dtype(output_dtype or 2)
     name = _known(dtype)
     low, high = _limits(dtype)
     y = nt.round(x.to("float32") / _spread(scale, x, axis, block_size).to("float32"))
@@ -1489,30 +1494,20 @@ def _quantize(
 
 
 def _dequantize(
-    x: Any, scale: Any, zero: Any = None, *, axis: int = 1, block_size: int = 0, output_dtype: int = 0
-) -> Any:
+    x: Tensor,
+    scale: Tensor,
+    zero: Tensor | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+) -> Tensor:
+    name = _known(array_dtype(output_dtype)) if output_dtype else _dtype(scale)
     scale, zero = _spread(scale, x, axis, block_size), _spread(zero, x, axis, block_size)
-    if isinstance(x, np.ndarray):
-        dtype = scale.dtype if not output_dtype else _array_dtype(output_dtype)
-        exact = x.astype(np.float32) if zero is None else x.astype(np.float32) - zero.astype(np.float32)
-        return (exact * scale.astype(np.float32)).astype(dtype)
-    name = _dtype(scale) if not output_dtype else _known(_array_dtype(output_dtype))
-    # Differences of 32-bit integers are exact as integers only.
-    centred = x.to("float32") if zero is None else (
-        x.to("float32") - zero.to("float32") if x.itemsize < 4 else (x - zero).to("float32")
-    )
+    if zero is not None and x.itemsize == 4:  # Differences of such integers are exact as integers only.
+        x, zero = x - zero, None
+    centred = x.to("float32") if zero is None else x.to("float32") - zero.to("float32")
     return (centred * scale.to("float32")).to(name)
-
-
-def _dequantize_operands(x: Any, scale: Any, zero: Any = None, **attributes: Any) -> Any:
-    if isinstance(x, np.ndarray) and _known_or_none(x) is None:  # Weights of 4 bits, for example.
-        scale, zero = (each.numpy() if isinstance(each, Tensor) else each for each in (scale, zero))
-        return _tensor(_dequantize(x, scale, zero, **attributes))
-    return _dequantize(_tensor(x), _tensor(scale), None if zero is None else _tensor(zero), **attributes)
-
-
-def _known_or_none(x: Array) -> str | None:
-    return x.dtype.name if x.dtype.name in _TENSOR_DTYPES else None
 
 
 def _dynamic_quantize(x: Tensor) -> tuple[Tensor, ...]:
@@ -1573,7 +1568,14 @@ def _requantized(y: Tensor, scale: Any, out_scale: Tensor, out_zero: Tensor) -> 
 
 
 def _qlinear_matmul(
-    a: Tensor, a_scale: Tensor, a_zero: Tensor, b: Tensor, b_scale: Tensor, b_zero: Tensor, y_scale: Tensor, y_zero: Tensor
+    a: Tensor,
+    a_scale: Tensor,
+    a_zero: Tensor,
+    b: Tensor,
+    b_scale: Tensor,
+    b_zero: Tensor,
+    y_scale: Tensor,
+    y_zero: Tensor,
 ) -> Tensor:
     product = _matmul_integer(a, b, a_zero, b_zero)
     scale = _row_zero(a_scale.to("float32"), a) * b_scale.to("float32")
@@ -1679,7 +1681,7 @@ def _random(draw: Callable[..., Tensor]) -> Callable[..., Any]:
         **bounds: float,
     ) -> Tensor:
         sizes = like[0].shape if like else _ints(shape)
-        name = _dtype(like[0]) if like and dtype is None else _known(_array_dtype(dtype or 1))
+        name = _dtype(like[0]) if like and dtype is None else _known(array_dtype(dtype or 1))
         generator = None if seed is None else nt.Generator().manual_seed(int(seed))
         return draw(tuple(sizes), generator, **bounds).to(name)
 
@@ -1709,9 +1711,68 @@ def _window(*weights: float) -> Callable[..., Array]:
         count = int(size.item())
         angle = 2 * np.pi * np.arange(count) / (count if periodic else max(count - 1, 1))
         terms = (weight * np.cos(number * angle) for number, weight in enumerate(weights))
-        return np.asarray(sum(terms)).astype(_array_dtype(output_datatype))
+        return np.asarray(sum(terms)).astype(array_dtype(output_datatype))
 
     return window
+
+
+# --- control flow
+
+_MOST_STEPS: Final = 1 << 16
+
+
+def _if(condition: Array, *, captured: tuple[Any, ...], then_branch: Any, else_branch: Any) -> Any:
+    results = (then_branch if condition.item() else else_branch)(*captured)
+    return results if len(results) > 1 else results[0]
+
+
+def _loop(
+    most: Array | None, condition: Array | None, *carried: Any, captured: tuple[Any, ...], body: Any, count: int
+) -> tuple[Any, ...]:
+    limit = _MOST_STEPS if most is None else int(most.item())
+    scanned: list[list[Any]] = [[] for _ in range(count - len(carried))]
+    step, states = 0, carried
+    while step < limit and (condition is None or condition.item()):
+        if step == _MOST_STEPS:
+            raise ArgumentError(f"a loop of more than {_MOST_STEPS} steps")
+        after, *results = body(np.array(step, np.int64), np.array(True), *states, *captured)
+        condition = None if condition is None else _read(after, 0)
+        states = tuple(results[: len(states)])
+        for values, value in zip(scanned, results[len(states) :], strict=True):
+            values.append(value)
+        step += 1
+    return *states, *(nt.stack([_tensor(value) for value in values]) for values in scanned)
+
+
+def _scan(
+    *operands: Tensor,
+    captured: tuple[Any, ...],
+    body: Any,
+    num_scan_inputs: int,
+    scan_input_axes: Any = None,
+    scan_input_directions: Any = None,
+    scan_output_axes: Any = None,
+    scan_output_directions: Any = None,
+) -> Any:
+    first = len(operands) - num_scan_inputs
+    states, inputs = operands[:first], operands[first:]
+    axes, reversed_inputs = (_ints(each, len(inputs), 0) for each in (scan_input_axes, scan_input_directions))
+    steps = inputs[0].shape[axes[0]]
+    rows = []
+    for step in range(steps):
+        places = [steps - 1 - step if backward else step for backward in reversed_inputs]
+        parts = [each.select(axis, place) for each, axis, place in zip(inputs, axes, places, strict=True)]
+        results = [_tensor(each) for each in body(*states, *parts, *captured)]
+        states = tuple(results[:first])
+        rows.append(results[first:])
+    columns = list(zip(*rows, strict=True))
+    axes, backward_outputs = (_ints(each, len(columns), 0) for each in (scan_output_axes, scan_output_directions))
+    outputs = [
+        nt.stack(column[::-1] if backward else column, axis)
+        for column, axis, backward in zip(columns, axes, backward_outputs, strict=True)
+    ]
+    results = [*states, *outputs]
+    return results if len(results) > 1 else results[0]
 
 
 # --- com.microsoft
@@ -1865,6 +1926,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "ConvInteger": _conv_integer,
     "ConvTranspose": _conv_transpose,
     "DepthToSpace": _depth_to_space,
+    "DequantizeLinear": _dequantize,
     "Einsum": _einsum,
     "Elu": lambda x, *, alpha=1.0: F.elu(x, alpha),
     "GatherElements": _gather_elements,
@@ -1931,9 +1993,7 @@ OPERATORS: Final[dict[str, Operator]] = {
     **{name: Operator(function, constants, function) for name, (function, constants) in _FROM_CONSTANTS.items()},
     **{name: Operator(function) for name, function in _FUNCTIONS.items()},
     **{
-        f"Reduce{name}": Operator(
-            function, (1,), _reduction(_of_arrays[name]) if name in _of_arrays else None
-        )
+        f"Reduce{name}": Operator(function, (1,), _reduction(_of_arrays[name]) if name in _of_arrays else None)
         for name, function in _REDUCTIONS.items()
     },
     **{name: Operator(partial(_recurrence, name), counts=True) for name in _GATES},
@@ -1955,9 +2015,11 @@ OPERATORS: Final[dict[str, Operator]] = {
     "Div": Operator(_div, fold=_div_arrays, numbers=True),
     "Dropout": Operator(_dropout, (1, 2), counts=True),
     "DynamicQuantizeLinear": Operator(_dynamic_quantize),
+    "If": Operator(_if, (0,)),
+    "Loop": Operator(_loop, (0, 1), counts=True),
     "EyeLike": Operator(_eye_like, fold=_eye_like),
     "Floor": Operator(nt.floor, fold=np.floor),
-    "Gather": Operator(_gather_operands, fold=_gather),
+    "Gather": Operator(_gather, fold=_gather, numbers=True),
     "LayerNormalization": Operator(_layer_norm, counts=True),
     "Max": Operator(_variadic(nt.maximum), fold=_variadic(np.maximum), numbers=True),
     "MaxPool": Operator(_max_pool, counts=True),
@@ -1973,11 +2035,13 @@ OPERATORS: Final[dict[str, Operator]] = {
     "RoiAlign": Operator(_roi_align, (1, 2)),
     "SoftmaxCrossEntropyLoss": Operator(_softmax_cross_entropy, counts=True),
     "Split": Operator(_split, (1,), _split, counts=True),
+    "Scan": Operator(_scan),
     "Sqrt": Operator(nt.sqrt, fold=np.sqrt),
     "Sum": Operator(_variadic(operator.add), fold=_variadic(operator.add), numbers=True),
     "TopK": Operator(_top_k, (1,)),
     "Unique": Operator(_unique, (0,), _unique, counts=True),
-    "Where": Operator(_where_operands, fold=np.where),
+    "Where": Operator(_where, fold=np.where, numbers=True),
+    "tensors": Operator(lambda *values: tuple(map(_tensor, values))),
     "com.microsoft.GroupQueryAttention": Operator(_group_query_attention, counts=True),
     "com.microsoft.SkipLayerNormalization": Operator(_skip_norm, counts=True),
     "com.microsoft.SkipSimplifiedLayerNormalization": Operator(_skip_rms_norm, counts=True),
