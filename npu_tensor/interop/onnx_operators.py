@@ -204,6 +204,11 @@ _TENSOR_DTYPES: Final = {
 }
 
 
+def _bit_cast(x: Tensor, *, to: int) -> Tensor:
+    name = _known(array_dtype(to))
+    return x.to(name) if _dtype(x) == "bool" else x.view(getattr(nt, name))
+
+
 def _is_inf(x: Tensor, *, detect_negative: int = 1, detect_positive: int = 1) -> Tensor:
     positive, negative = x == math.inf, x == -math.inf
     return (positive & bool(detect_positive)) | (negative & bool(detect_negative))
@@ -995,7 +1000,7 @@ def _resized_places(size: int, out: int, scale: float, transformation: str, star
     """Return the positions of the results of `Resize` in a dimension of the operand."""
     x = np.arange(out, dtype=np.float64)
     if transformation == "align_corners":
-        return x * (size - 1) / (out - 1) if out > 1 else x * 0
+        return x * (size - 1) / (size * scale - 1) if out > 1 else x * 0
     if transformation == "asymmetric":
         return x / scale
     if transformation == "tf_crop_and_resize":
@@ -1028,7 +1033,7 @@ def _resize_weights(
     taps = np.floor(places)[:, None] + np.arange(1 - radius, radius + 1)
     distance = np.abs(places[:, None] - taps) / reach
     weights = _cubic(distance, cubic) if mode == "cubic" else np.clip(1 - distance, 0, None)
-    if exclude or antialias:
+    if exclude:
         weights = np.where((taps < 0) | (taps >= size), 0, weights)
     if exclude or antialias:
         weights = weights / weights.sum(1, keepdims=True)
@@ -1348,7 +1353,8 @@ def _recurrence(
     steps, batch, directions, size = x.shape[0], x.shape[1], weight.shape[0], weight_h.shape[-1]
     names = [_text(each) for each in activations] if activations else [*usual] * directions
     functions = _activation_functions(names, activation_alpha, activation_beta)
-    usual_cell = not (clip or input_forget or peepholes or lengths) and (kind != "GRU" or linear_before_reset)
+    special = clip or input_forget or peepholes is not None or lengths is not None
+    usual_cell = not special and (kind != "GRU" or linear_before_reset)
     results, ends, cells = [], [], []
     for d in range(directions):
         reverse = d == 1 or _text(direction) == "reverse"
@@ -1920,6 +1926,7 @@ _FROM_CONSTANTS: Final[dict[str, tuple[Callable[..., Any], tuple[int, ...]]]] = 
 """Functions of constants alone."""
 
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "BitCast": _bit_cast,
     "BitShift": _shift,
     "Celu": lambda x, *, alpha=1.0: F.celu(x, alpha),
     "Conv": _conv,
