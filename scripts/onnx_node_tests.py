@@ -2,8 +2,9 @@
 
     python scripts/onnx_node_tests.py [NAME ...]
 
-Results may differ by the tolerance of the test, or by one rounding of their dtype. Tests of operators that are not supported, and of dtypes that tensors do not have, are counted separately. NAME selects
-the tests whose names contain it. The exit code is 1 if fewer than 98 % of the supported tests pass.
+Results may differ by the tolerance of the test, or by one rounding of their dtype. Tests of operators that are not
+supported, and of dtypes that tensors do not have, are counted separately. NAME selects the tests whose names contain
+it. The exit code is 1 if fewer than 98 % of the supported tests pass.
 """
 
 from __future__ import annotations

@@ -201,11 +201,12 @@ class _Reader:
             if each.name not in values:
                 raise ArgumentError(f"no node computes the output {each.name!r}")
             outputs.append(values[each.name])
-        names = tuple(f"output {number}" for number in range(len(outputs)))
+        names = tuple(each.name for each in graph.output)
         if not outer:  # Outputs may be shapes or constants.
             nodes.append(ImportedNode("tensors", tuple(outputs), results=names, place="the outputs"))
             outputs = [Reference(name) for name in names]
-        return ImportedGraph(inputs, tuple(nodes), outputs[0] if len(outputs) == 1 and not outer else tuple(outputs))
+        is_single = len(outputs) == 1 and not outer
+        return ImportedGraph(inputs, tuple(nodes), outputs[0] if is_single else tuple(outputs))
 
     def _value(self, name: str, values: Mapping[str, Any], node: Any, place: str) -> Any:
         if not name:
@@ -347,8 +348,9 @@ def _place(node: Any, position: int) -> str:
     """Return the line that PyTorch's exporter notes for a node, or its name."""
     for entry in node.metadata_props:
         lines = re.findall(r'File "([^"]+)", line (\d+)', entry.value) if entry.key.endswith("stack_trace") else []
-        if lines:
-            return ":".join(lines[-1])
+        own = [line for line in lines if "/torch/" not in line[0]] or lines
+        if own:
+            return ":".join(own[-1])
     return node.name or next((name for name in node.output if name), "") or f"node {position}"
 
 

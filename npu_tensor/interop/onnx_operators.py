@@ -242,15 +242,9 @@ def _hardmax(x: Tensor, *, axis: int = -1) -> Tensor:
 
 
 def _gemm(
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None = None,
-    *,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    transA: int = 0,
+    a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0,
     transB: int = 0,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     product = (a.T if transA else a) @ (b.T if transB else b)
     product = product if alpha == 1 else (product * alpha).to(a.dtype)
     return product if c is None or beta == 0 else product + (c if beta == 1 else (c * beta).to(c.dtype))
@@ -275,22 +269,17 @@ class _Windows:
 
     @classmethod
     def of(
-        cls,
-        image: Sequence[int],
-        kernel: Sequence[int],
-        auto_pad: Any,
-        strides: Any,
-        pads: Any,
-        dilations: Any,
-        ceil_mode: int = 0,
-    ) -> _Windows:
+        cls, image: Sequence[int], kernel_shape: Any, auto_pad: Any = "", strides: Any = None, pads: Any = None,
+        dilations: Any = None, ceil_mode: int = 0,
+    ) -> _Windows:  # fmt: skip
         """Return the windows. Padding after the image is what the last of them needs."""
+        kernel = _ints(kernel_shape)
         n = len(kernel)
         if len(image) != n or not 1 <= n <= 3:
             raise ShapeError(f"a kernel of {n} dimensions for an image of {len(image)}; 1 to 3 are supported")
         stride, dilation, pad = _ints(strides, n), _ints(dilations, n), _ints(pads, 2 * n, 0)
         if len(stride) != n or len(dilation) != n or len(pad) != 2 * n or min(*stride, *dilation, *kernel) < 1:
-            raise ShapeError(f"kernel {list(kernel)}, strides {stride}, dilations {dilation} and pads {pad} do not fit")
+            raise ShapeError(f"kernel {kernel}, strides {stride}, dilations {dilation} and pads {pad} do not fit")
         before, after, mode = pad[:n], pad[n:], _text(auto_pad)
         for d, (size, extent) in enumerate(zip(image, cls._extents(kernel, dilation), strict=True)):
             if mode in ("SAME_UPPER", "SAME_LOWER"):
@@ -304,7 +293,7 @@ class _Windows:
                 if (count - 1) * stride[d] >= size + before[d]:
                     count -= 1  # A window that starts in the padding after the image is left out.
                 after[d] = max(after[d], (count - 1) * stride[d] + extent - size - before[d])
-        return cls(list(kernel), stride, dilation, before, after)
+        return cls(kernel, stride, dilation, before, after)
 
     @staticmethod
     def _extents(kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
@@ -330,18 +319,9 @@ def _padded(
 
 
 def _conv(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor | None = None,
-    *,
-    auto_pad: Any = "NOTSET",
-    dilations: Any = None,
-    group: int = 1,
-    kernel_shape: Any = None,
-    pads: Any = None,
-    strides: Any = None,
+    x: Tensor, w: Tensor, b: Tensor | None = None, *, group: int = 1, kernel_shape: Any = None, **window: Any
 ) -> Tensor:
-    windows = _Windows.of(x.shape[2:], w.shape[2:], auto_pad, strides, pads, dilations)
+    windows = _Windows.of(x.shape[2:], w.shape[2:], **window)
     padding: Any = windows.before
     if not windows.is_symmetric:
         x, padding = windows.padded(x), 0
@@ -350,20 +330,10 @@ def _conv(
 
 
 def _conv_transpose(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor | None = None,
-    *,
-    auto_pad: Any = "NOTSET",
-    dilations: Any = None,
-    group: int = 1,
-    kernel_shape: Any = None,
-    output_padding: Any = None,
-    output_shape: Any = None,
-    pads: Any = None,
-    strides: Any = None,
-) -> Tensor:
-    windows = _Windows.of(x.shape[2:], w.shape[2:], "NOTSET", strides, pads, dilations)
+    x: Tensor, w: Tensor, b: Tensor | None = None, *, auto_pad: Any = "", group: int = 1, kernel_shape: Any = None,
+    output_padding: Any = None, output_shape: Any = None, **window: Any,
+) -> Tensor:  # fmt: skip
+    windows = _Windows.of(x.shape[2:], w.shape[2:], **window)
     n, mode, before, after = len(windows.kernel), _text(auto_pad), windows.before, windows.after
     extra = _ints(output_padding, n, 0)
     whole = [
@@ -393,19 +363,8 @@ def _lowest(x: Tensor) -> float:
     return -math.inf if x.is_floating_point() else 0 if _dtype(x) in ("uint8", "bool") else int(np.iinfo(_dtype(x)).min)
 
 
-def _max_pool(
-    x: Tensor,
-    *,
-    count: int = 1,
-    kernel_shape: Any,
-    auto_pad: Any = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: Any = None,
-    pads: Any = None,
-    storage_order: int = 0,
-    strides: Any = None,
-) -> tuple[Tensor, ...]:
-    windows = _Windows.of(x.shape[2:], _ints(kernel_shape), auto_pad, strides, pads, dilations, ceil_mode)
+def _max_pool(x: Tensor, *, count: int = 1, storage_order: int = 0, **window: Any) -> tuple[Tensor, ...]:
+    windows = _Windows.of(x.shape[2:], **window)
     n = len(windows.kernel)
     pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[n - 1]
     fits = all(2 * pad <= size for pad, size in zip(windows.before, windows.kernel, strict=True))
@@ -440,19 +399,9 @@ def _window_sums(x: Tensor, windows: _Windows) -> Tensor:
     return sums.reshape([*x.shape[:2], *sums.shape[2:]])  # type: ignore[no-any-return]
 
 
-def _average_pool(
-    x: Tensor,
-    *,
-    kernel_shape: Any,
-    auto_pad: Any = "NOTSET",
-    ceil_mode: int = 0,
-    count_include_pad: int = 0,
-    dilations: Any = None,
-    pads: Any = None,
-    strides: Any = None,
-) -> Tensor:
-    floor = _Windows.of(x.shape[2:], _ints(kernel_shape), auto_pad, strides, pads, dilations)
-    windows = _Windows.of(x.shape[2:], _ints(kernel_shape), auto_pad, strides, pads, dilations, ceil_mode)
+def _average_pool(x: Tensor, *, count_include_pad: int = 0, ceil_mode: int = 0, **window: Any) -> Tensor:
+    floor = _Windows.of(x.shape[2:], **window)
+    windows = _Windows.of(x.shape[2:], ceil_mode=ceil_mode, **window)
     fits = all(2 * pad <= size for pad, size in zip(windows.before, windows.kernel, strict=True))
     if windows.is_symmetric and fits and windows == floor and set(windows.dilations) == {1}:
         pool = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[len(windows.kernel) - 1]
@@ -468,18 +417,8 @@ def _average_pool(
     return _window_sums(windows.padded(x), windows) / _window_sums(counted, windows)
 
 
-def _lp_pool(
-    x: Tensor,
-    *,
-    kernel_shape: Any,
-    auto_pad: Any = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: Any = None,
-    p: int = 2,
-    pads: Any = None,
-    strides: Any = None,
-) -> Tensor:
-    windows = _Windows.of(x.shape[2:], _ints(kernel_shape), auto_pad, strides, pads, dilations, ceil_mode)
+def _lp_pool(x: Tensor, *, p: int = 2, **window: Any) -> Tensor:
+    windows = _Windows.of(x.shape[2:], **window)
     return _window_sums(windows.padded(x.abs() ** p), windows) ** (1 / p)
 
 
@@ -511,17 +450,9 @@ def _lp_norm(x: Tensor, dims: list[int], keepdim: bool, *, p: int = 2) -> Tensor
 
 
 def _batch_norm(
-    x: Tensor,
-    scale: Tensor,
-    bias: Tensor,
-    mean: Tensor,
-    variance: Tensor,
-    *,
-    count: int = 1,
-    epsilon: float = 1e-5,
-    momentum: float = 0.9,
-    training_mode: int = 0,
-) -> tuple[Tensor, ...]:
+    x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, variance: Tensor, *, count: int = 1, epsilon: float = 1e-5,
+    momentum: float = 0.9, training_mode: int = 0,
+) -> tuple[Tensor, ...]:  # fmt: skip
     if not training_mode:
         return (F.batch_norm(x, mean, variance, scale, bias, False, 0.0, epsilon),)
     dims = [d for d in range(x.ndim) if d != 1]
@@ -531,15 +462,9 @@ def _batch_norm(
 
 
 def _layer_norm(
-    x: Tensor,
-    scale: Tensor | None = None,
-    bias: Tensor | None = None,
-    *,
-    count: int = 1,
-    axis: int = -1,
-    epsilon: float = 1e-5,
-    stash_type: int = 1,
-) -> tuple[Tensor, ...]:
+    x: Tensor, scale: Tensor | None = None, bias: Tensor | None = None, *, count: int = 1, axis: int = -1,
+    epsilon: float = 1e-5, stash_type: int = 1,
+) -> tuple[Tensor, ...]:  # fmt: skip
     shape = x.shape[axis:]
     y = _affine_norm(partial(F.layer_norm, x, shape, eps=epsilon), shape, scale, bias)
     if count == 1:
@@ -955,14 +880,9 @@ def _tensor_scatter(
 
 
 def _non_max_suppression(
-    boxes: Array,
-    scores: Array,
-    most: Array | None = None,
-    overlap: Array | None = None,
-    least_score: Array | None = None,
-    *,
-    center_point_box: int = 0,
-) -> Array:
+    boxes: Array, scores: Array, most: Array | None = None, overlap: Array | None = None,
+    least_score: Array | None = None, *, center_point_box: int = 0,
+) -> Array:  # fmt: skip
     limit = 0 if most is None else int(most.item())
     allowed = 0.0 if overlap is None else float(overlap.item())
     floor = None if least_score is None else float(least_score.item())
@@ -1043,21 +963,11 @@ def _resize_weights(
 
 
 def _resize(
-    x: Tensor,
-    roi: Array | None = None,
-    scales: Array | None = None,
-    sizes: Array | None = None,
-    *,
-    antialias: int = 0,
-    axes: Any = None,
-    coordinate_transformation_mode: Any = "half_pixel",
-    cubic_coeff_a: float = -0.75,
-    exclude_outside: int = 0,
-    extrapolation_value: float = 0.0,
-    keep_aspect_ratio_policy: Any = "stretch",
-    mode: Any = "nearest",
-    nearest_mode: Any = "round_prefer_floor",
-) -> Tensor:
+    x: Tensor, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None, *,
+    antialias: int = 0, axes: Any = None, coordinate_transformation_mode: Any = "half_pixel",
+    cubic_coeff_a: float = -0.75, exclude_outside: int = 0, extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: Any = "stretch", mode: Any = "nearest", nearest_mode: Any = "round_prefer_floor",
+) -> Tensor:  # fmt: skip
     dims = list(range(x.ndim)) if axes is None else [d % x.ndim for d in _ints(axes)]
     kind, transformation = _text(mode), _text(coordinate_transformation_mode)
     if sizes is not None and sizes.size:
@@ -1096,15 +1006,9 @@ def _resize(
 
 
 def _interpolated(
-    x: Tensor,
-    dims: list[int],
-    wanted: list[int],
-    factors: list[float],
-    kind: str,
-    transformation: str,
-    special: int,
+    x: Tensor, dims: list[int], wanted: list[int], factors: list[float], kind: str, transformation: str, special: int,
     cubic: float,
-) -> Tensor | None:
+) -> Tensor | None:  # fmt: skip
     """Resize the last two of four dimensions by one op, or return None if it does not serve this case."""
     spatial = [(d, out) for d, out in zip(dims, wanted, strict=True) if out != x.shape[d]]
     usual = transformation in ("half_pixel", "pytorch_half_pixel", "align_corners") and cubic == -0.75 and not special
@@ -1130,17 +1034,9 @@ def _affine_grid(theta: Tensor, size: Array, *, align_corners: int = 0) -> Tenso
 
 
 def _roi_align(
-    x: Tensor,
-    rois: Array,
-    batch: Array,
-    *,
-    coordinate_transformation_mode: Any = "half_pixel",
-    mode: Any = "avg",
-    output_height: int = 1,
-    output_width: int = 1,
-    sampling_ratio: int = 0,
-    spatial_scale: float = 1.0,
-) -> Tensor:
+    x: Tensor, rois: Array, batch: Array, *, coordinate_transformation_mode: Any = "half_pixel", mode: Any = "avg",
+    output_height: int = 1, output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1.0,
+) -> Tensor:  # fmt: skip
     """Average or maximize samples of regions. The regions are read, as they determine the number of samples."""
     offset = 0.5 if _text(coordinate_transformation_mode) == "half_pixel" else 0.0
     results = []
@@ -1193,25 +1089,11 @@ def _heads(x: Tensor, count: int) -> Tensor:
 
 
 def _attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None = None,
-    past_key: Tensor | None = None,
-    past_value: Tensor | None = None,
-    lengths: Tensor | None = None,
-    *,
-    count: int = 1,
-    is_causal: int = 0,
-    kv_num_heads: int = 0,
-    left_window_size: int = -1,
-    q_num_heads: int = 0,
-    qk_matmul_output_mode: int = 0,
-    right_window_size: int = -1,
-    scale: float | None = None,
-    softcap: float = 0.0,
-    softmax_precision: int = 0,
-) -> tuple[Tensor, ...]:
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, past_key: Tensor | None = None,
+    past_value: Tensor | None = None, lengths: Tensor | None = None, *, count: int = 1, is_causal: int = 0,
+    kv_num_heads: int = 0, left_window_size: int = -1, q_num_heads: int = 0, qk_matmul_output_mode: int = 0,
+    right_window_size: int = -1, scale: float | None = None, softcap: float = 0.0, softmax_precision: int = 0,
+) -> tuple[Tensor, ...]:  # fmt: skip
     is_flat = q.ndim == 3
     if is_flat:
         q, k, v = _heads(q, q_num_heads), _heads(k, kv_num_heads), _heads(v, kv_num_heads)
@@ -1276,15 +1158,9 @@ def _joined_heads(x: Tensor, is_flat: int | bool) -> Tensor:
 
 
 def _rotary_embedding(
-    x: Tensor,
-    cosine: Tensor,
-    sine: Tensor,
-    places: Tensor | None = None,
-    *,
-    interleaved: int = 0,
-    num_heads: int = 0,
+    x: Tensor, cosine: Tensor, sine: Tensor, places: Tensor | None = None, *, interleaved: int = 0, num_heads: int = 0,
     rotary_embedding_dim: int = 0,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     is_flat = x.ndim == 3
     if is_flat:
         x = _heads(x, num_heads or x.shape[-1] // (rotary_embedding_dim or 2 * cosine.shape[-1]))
@@ -1327,27 +1203,12 @@ _ACTIVATIONS: Final[dict[str, Callable[..., Tensor]]] = {
 
 
 def _recurrence(
-    kind: str,
-    x: Tensor,
-    weight: Tensor,
-    weight_h: Tensor,
-    bias: Tensor | None = None,
-    lengths: Tensor | None = None,
-    hidden: Tensor | None = None,
-    cell: Tensor | None = None,
-    peepholes: Tensor | None = None,
-    *,
-    count: int = 1,
-    activation_alpha: Any = (),
-    activation_beta: Any = (),
-    activations: Any = None,
-    clip: float = 0.0,
-    direction: Any = "forward",
-    hidden_size: int = 0,
-    input_forget: int = 0,
-    layout: int = 0,
+    kind: str, x: Tensor, weight: Tensor, weight_h: Tensor, bias: Tensor | None = None, lengths: Tensor | None = None,
+    hidden: Tensor | None = None, cell: Tensor | None = None, peepholes: Tensor | None = None, *, count: int = 1,
+    activation_alpha: Any = (), activation_beta: Any = (), activations: Any = None, clip: float = 0.0,
+    direction: Any = "forward", hidden_size: int = 0, input_forget: int = 0, layout: int = 0,
     linear_before_reset: int = 0,
-) -> tuple[Tensor, ...]:
+) -> tuple[Tensor, ...]:  # fmt: skip
     gates, usual, order = _GATES[kind]
     x = x.transpose(0, 1) if layout else x
     steps, batch, directions, size = x.shape[0], x.shape[1], weight.shape[0], weight_h.shape[-1]
@@ -1409,7 +1270,7 @@ def _recurrence(
 def _activation_functions(names: list[str], alphas: Any, betas: Any) -> list[Callable[[Tensor], Tensor]]:
     known = {name.lower(): name for name in _ACTIVATIONS}
     alpha, beta = iter(alphas), iter(betas)
-    functions = []
+    functions: list[Callable[[Tensor], Tensor]] = []
     for name in names:
         if name.lower() not in known:
             raise ArgumentError(f"activation {name!r} is not known; choose from {', '.join(_ACTIVATIONS)}")
@@ -1475,21 +1336,14 @@ def _spread(parameter: Tensor | None, x: Tensor, axis: int, block_size: int) -> 
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
-    info = ml_dtypes.iinfo(dtype)
+    info: Any = np.iinfo(dtype)
     return int(info.min), int(info.max)
 
 
 def _quantize(
-    x: Tensor,
-    scale: Tensor,
-    zero: Tensor | None = None,
-    *,
-    axis: int = 1,
-    block_size: int = 0,
-    output_dtype: int = 0,
-    precision: int = 0,
-    saturate: int = 1,
-) -> Tensor:
+    x: Tensor, scale: Tensor, zero: Tensor | None = None, *, axis: int = 1, block_size: int = 0, output_dtype: int = 0,
+    precision: int = 0, saturate: int = 1,
+) -> Tensor:  # fmt: skip
     dtype = np.dtype(_dtype(zero)) if zero is not None else array_dtype(output_dtype or 2)
     name = _known(dtype)
     low, high = _limits(dtype)
@@ -1500,13 +1354,7 @@ def _quantize(
 
 
 def _dequantize(
-    x: Tensor,
-    scale: Tensor,
-    zero: Tensor | None = None,
-    *,
-    axis: int = 1,
-    block_size: int = 0,
-    output_dtype: int = 0,
+    x: Tensor, scale: Tensor, zero: Tensor | None = None, *, axis: int = 1, block_size: int = 0, output_dtype: int = 0
 ) -> Tensor:
     name = _known(array_dtype(output_dtype)) if output_dtype else _dtype(scale)
     scale, zero = _spread(scale, x, axis, block_size), _spread(zero, x, axis, block_size)
@@ -1574,32 +1422,18 @@ def _requantized(y: Tensor, scale: Any, out_scale: Tensor, out_zero: Tensor) -> 
 
 
 def _qlinear_matmul(
-    a: Tensor,
-    a_scale: Tensor,
-    a_zero: Tensor,
-    b: Tensor,
-    b_scale: Tensor,
-    b_zero: Tensor,
-    y_scale: Tensor,
+    a: Tensor, a_scale: Tensor, a_zero: Tensor, b: Tensor, b_scale: Tensor, b_zero: Tensor, y_scale: Tensor,
     y_zero: Tensor,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     product = _matmul_integer(a, b, a_zero, b_zero)
     scale = _row_zero(a_scale.to("float32"), a) * b_scale.to("float32")
     return _requantized(product, scale, y_scale, y_zero)
 
 
 def _qlinear_conv(
-    x: Tensor,
-    x_scale: Tensor,
-    x_zero: Tensor,
-    w: Tensor,
-    w_scale: Tensor,
-    w_zero: Tensor,
-    y_scale: Tensor,
-    y_zero: Tensor,
-    b: Tensor | None = None,
-    **attributes: Any,
-) -> Tensor:
+    x: Tensor, x_scale: Tensor, x_zero: Tensor, w: Tensor, w_scale: Tensor, w_zero: Tensor, y_scale: Tensor,
+    y_zero: Tensor, b: Tensor | None = None, **attributes: Any,
+) -> Tensor:  # fmt: skip
     y = _conv_integer(x, w, x_zero, w_zero, **attributes)
     channels = [-1, *[1] * (x.ndim - 2)]
     y = y if b is None else y + b.reshape(channels)
@@ -1623,20 +1457,10 @@ def _unpacked(codes: Tensor, bits: int) -> Tensor:
 
 
 def _matmul_nbits(
-    a: Tensor,
-    b: Tensor,
-    scales: Tensor,
-    zeros: Tensor | None = None,
-    groups: Tensor | None = None,
-    bias: Tensor | None = None,
-    *,
-    K: int,
-    N: int,
-    accuracy_level: int = 0,
-    bits: int = 4,
-    block_size: int,
+    a: Tensor, b: Tensor, scales: Tensor, zeros: Tensor | None = None, groups: Tensor | None = None,
+    bias: Tensor | None = None, *, K: int, N: int, accuracy_level: int = 0, bits: int = 4, block_size: int,
     weight_prepacked: int = 0,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     if bits not in (2, 4, 8) or groups is not None or weight_prepacked:
         raise ArgumentError(f"weights of {bits} bits, with g_idx or prepacked, are not supported; use 2, 4 or 8 bits")
     blocks = -(-K // block_size)
@@ -1680,11 +1504,7 @@ def _softmax_cross_entropy(
 
 def _random(draw: Callable[..., Tensor]) -> Callable[..., Any]:
     def drawn(
-        *like: Tensor,
-        dtype: int | None = None,
-        shape: Any = None,
-        seed: float | None = None,
-        **bounds: float,
+        *like: Tensor, dtype: int | None = None, shape: Any = None, seed: float | None = None, **bounds: float
     ) -> Tensor:
         sizes = like[0].shape if like else _ints(shape)
         name = _dtype(like[0]) if like and dtype is None else _known(array_dtype(dtype or 1))
@@ -1751,15 +1571,9 @@ def _loop(
 
 
 def _scan(
-    *operands: Tensor,
-    captured: tuple[Any, ...],
-    body: Any,
-    num_scan_inputs: int,
-    scan_input_axes: Any = None,
-    scan_input_directions: Any = None,
-    scan_output_axes: Any = None,
-    scan_output_directions: Any = None,
-) -> Any:
+    *operands: Tensor, captured: tuple[Any, ...], body: Any, num_scan_inputs: int, scan_input_axes: Any = None,
+    scan_input_directions: Any = None, scan_output_axes: Any = None, scan_output_directions: Any = None,
+) -> Any:  # fmt: skip
     first = len(operands) - num_scan_inputs
     states, inputs = operands[:first], operands[first:]
     axes, reversed_inputs = (_ints(each, len(inputs), 0) for each in (scan_input_axes, scan_input_directions))
@@ -1785,15 +1599,9 @@ def _scan(
 
 
 def _skip_norm(
-    x: Tensor,
-    skip: Tensor,
-    scale: Tensor,
-    shift: Tensor | None = None,
-    bias: Tensor | None = None,
-    *,
-    count: int = 1,
+    x: Tensor, skip: Tensor, scale: Tensor, shift: Tensor | None = None, bias: Tensor | None = None, *, count: int = 1,
     epsilon: float = 1e-12,
-) -> tuple[Tensor, ...]:
+) -> tuple[Tensor, ...]:  # fmt: skip
     total = x + skip if bias is None else x + skip + bias
     return F.layer_norm(total, total.shape[-1:], scale, shift, epsilon), None, None, total  # type: ignore[return-value]
 
@@ -1806,15 +1614,9 @@ def _skip_rms_norm(
 
 
 def _fused_matmul(
-    a: Tensor,
-    b: Tensor,
-    *,
-    alpha: float = 1.0,
-    transA: int = 0,
-    transB: int = 0,
-    transBatchA: int = 0,
+    a: Tensor, b: Tensor, *, alpha: float = 1.0, transA: int = 0, transB: int = 0, transBatchA: int = 0,
     transBatchB: int = 0,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     if transBatchA or transBatchB:
         raise ArgumentError("transBatchA and transBatchB are not supported")
     product = (a.mT if transA else a) @ (b.mT if transB else b)
@@ -1829,26 +1631,11 @@ def _rotary_of_microsoft(x: Tensor, places: Tensor, cosine: Tensor, sine: Tensor
 
 
 def _group_query_attention(
-    q: Tensor,
-    k: Tensor | None,
-    v: Tensor | None,
-    past_key: Tensor | None,
-    past_value: Tensor | None,
-    last: Tensor,
-    total: Value = None,
-    cosine: Tensor | None = None,
-    sine: Tensor | None = None,
-    *,
-    count: int = 1,
-    do_rotary: int = 0,
-    kv_num_heads: int,
-    local_window_size: int = -1,
-    num_heads: int,
-    rotary_interleaved: int = 0,
-    scale: float = 0.0,
-    softcap: float = 0.0,
-    smooth_softmax: int = 0,
-) -> tuple[Tensor, ...]:
+    q: Tensor, k: Tensor | None, v: Tensor | None, past_key: Tensor | None, past_value: Tensor | None, last: Tensor,
+    total: Value = None, cosine: Tensor | None = None, sine: Tensor | None = None, *, count: int = 1,
+    do_rotary: int = 0, kv_num_heads: int, local_window_size: int = -1, num_heads: int, rotary_interleaved: int = 0,
+    scale: float = 0.0, softcap: float = 0.0, smooth_softmax: int = 0,
+) -> tuple[Tensor, ...]:  # fmt: skip
     """Attend to the present and to past keys. `last` is the position of the last valid key of each sequence."""
     if smooth_softmax:
         raise ArgumentError("smooth_softmax is not supported")
