@@ -67,6 +67,8 @@ _LOADED_LATE = {
     "compile": "npu_tensor.ggml_hsa.ahead_of_time",
     "finish_builds": "npu_tensor.runtime.store.background",
     "grad": "npu_tensor.autograd",
+    "from_exported": "npu_tensor.torch.exported",
+    "from_torch": "npu_tensor.torch.exported",
     "load": "npu_tensor.functions.serialization",
     "load_gguf": "npu_tensor.functions.gguf",
     "load_onnx": "npu_tensor.interop.onnx_model",
@@ -78,7 +80,7 @@ _LOADED_LATE = {
     "value_and_grad": "npu_tensor.autograd",
     "vjp": "npu_tensor.autograd",
 }
-_MODULES_LOADED_LATE = ("array_api", "autograd", "cuda", "linalg", "models", "nn", "optim")
+_MODULES_LOADED_LATE = ("array_api", "autograd", "cuda", "linalg", "models", "nn", "optim", "torch")
 
 _HINTS = {
     **dict.fromkeys(("amp", "autocast"), "convert the model, with model.bfloat16() for example"),
@@ -136,6 +138,8 @@ __all__ = [
     "empty_cache",
     "explain",
     "finish_builds",
+    "from_exported",
+    "from_torch",
     "get_default_device",
     "get_num_threads",
     "jit",
