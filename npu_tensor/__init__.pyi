@@ -13,6 +13,7 @@ from npu_tensor import linalg as linalg
 from npu_tensor import models as models
 from npu_tensor import nn as nn
 from npu_tensor import optim as optim
+from npu_tensor import torch as torch
 from npu_tensor.config import config as config
 from npu_tensor.dtypes import DType as DType
 from npu_tensor.functions.creation import Generator as Generator
@@ -26,6 +27,8 @@ from npu_tensor.dtypes import dtypes_table as dtypes_table
 from npu_tensor.functions.resources import empty_cache as empty_cache
 from npu_tensor.tensor import explain as explain
 from npu_tensor.runtime.store.background import finish_builds as finish_builds
+from npu_tensor.torch.exported import from_exported as from_exported
+from npu_tensor.torch.exported import from_torch as from_torch
 from npu_tensor.functions.resources import get_default_device as get_default_device
 from npu_tensor.functions.resources import get_num_threads as get_num_threads
 from npu_tensor.autograd.transforms import grad as grad
@@ -33,6 +36,7 @@ from npu_tensor.jit import jit as jit
 from npu_tensor.runtime.devices.backends import list_devices as list_devices
 from npu_tensor.functions.serialization import load as load
 from npu_tensor.functions.gguf import load_gguf as load_gguf
+from npu_tensor.interop.onnx_model import load_onnx as load_onnx
 from npu_tensor.functions.creation import manual_seed as manual_seed
 from npu_tensor.functions.resources import memory_stats as memory_stats
 from npu_tensor.observe.profiling import profile as profile

@@ -22,7 +22,8 @@ from npu_tensor.interop.imported_graph import (
     Reference,
     Weight,
 )
-from npu_tensor.interop.onnx_operators import DTYPE_NAMES, OPERATORS, array_dtype
+from npu_tensor.interop.onnx_operands import DTYPE_NAMES, array_dtype
+from npu_tensor.interop.onnx_operators import OPERATORS
 from npu_tensor.nn.parameter import Parameter
 from npu_tensor.tensor import Tensor
 
