@@ -56,7 +56,7 @@ def _sections() -> dict[str, tuple[Any, ...]]:
             nt.manual_seed,
             nt.Generator,
         ),
-        "Files": (nt.save, nt.load, nt.load_gguf, nt.save_gguf, GGUF),
+        "Files": (nt.save, nt.load, nt.load_gguf, nt.save_gguf, GGUF, nt.load_onnx),
         "Linear algebra": tuple((f"linalg.{name}", getattr(nt.linalg, name)) for name in nt.linalg.__all__),
         "Devices": (
             nt.set_default_device,

@@ -11,7 +11,6 @@ from typing import Any, Final
 import numpy as np
 
 import npu_tensor as nt
-from npu_tensor import Tensor
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.interop.onnx_operands import (
     Array,
@@ -23,6 +22,7 @@ from npu_tensor.interop.onnx_operands import (
     text_of,
 )
 from npu_tensor.nn import functional
+from npu_tensor.tensor import Tensor
 
 __all__ = ["IMAGE_OPERATORS", "convolve"]
 

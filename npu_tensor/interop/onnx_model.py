@@ -84,7 +84,16 @@ def load_onnx(path: str | os.PathLike[str]) -> ImportedModule:
         return _Reader(model, Path(name).parent).module()
     except (ArgumentError, DTypeError) as error:
         raise type(error)(f"load_onnx: {name!r}: {error}") from error.__cause__
-    except (DecodeError, ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
+    except (
+        DecodeError,
+        AttributeError,
+        LookupError,
+        MemoryError,
+        OverflowError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise ArgumentError(f"load_onnx: {name!r} is not a readable ONNX file: {error}") from error
 
 

@@ -10,11 +10,11 @@ import ml_dtypes
 import numpy as np
 
 import npu_tensor as nt
-from npu_tensor import Tensor
 from npu_tensor.dtypes import DTYPES
 from npu_tensor.errors import ArgumentError, CaptureError, DTypeError, NpuTensorError
 from npu_tensor.nn import functional
 from npu_tensor.observe.printing import brief
+from npu_tensor.tensor import Tensor
 
 __all__ = [
     *("DTYPE_NAMES", "MOST_FOLDED", "Operator", "array_dtype", "as_array", "as_tensor", "dtype_name", "ints", "padded"),

@@ -15,7 +15,6 @@ from typing import Any, Final
 import numpy as np
 
 import npu_tensor as nt
-from npu_tensor import Tensor
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.interop.onnx_images import IMAGE_OPERATORS
 from npu_tensor.interop.onnx_operands import (
@@ -35,6 +34,7 @@ from npu_tensor.interop.onnx_operands import (
 from npu_tensor.interop.onnx_quantized import QUANTIZED_OPERATORS
 from npu_tensor.interop.onnx_sequences import SEQUENCE_OPERATORS
 from npu_tensor.nn import functional
+from npu_tensor.tensor import Tensor
 
 __all__ = ["OPERATORS"]
 

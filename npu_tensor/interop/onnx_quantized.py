@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 import npu_tensor as nt
-from npu_tensor import Tensor, ops
+from npu_tensor import ops
 from npu_tensor.errors import ArgumentError
 from npu_tensor.interop.onnx_images import convolve
 from npu_tensor.interop.onnx_operands import (
@@ -17,6 +17,7 @@ from npu_tensor.interop.onnx_operands import (
     tensor_dtype,
 )
 from npu_tensor.nn import functional
+from npu_tensor.tensor import Tensor
 
 __all__ = ["QUANTIZED_OPERATORS"]
 

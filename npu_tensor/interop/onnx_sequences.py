@@ -9,7 +9,7 @@ from functools import partial, reduce
 from typing import Any, Final
 
 import npu_tensor as nt
-from npu_tensor import Tensor, ops
+from npu_tensor import ops
 from npu_tensor.errors import ArgumentError
 from npu_tensor.interop.onnx_operands import (
     Operator,
@@ -20,6 +20,7 @@ from npu_tensor.interop.onnx_operands import (
     text_of,
 )
 from npu_tensor.nn import functional
+from npu_tensor.tensor import Tensor
 
 __all__ = ["SEQUENCE_OPERATORS"]
 
