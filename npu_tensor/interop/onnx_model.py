@@ -125,18 +125,23 @@ class _Reader:
 
     def _add_initializers(self, graph: Any) -> None:
         arrays = {each.name: self._array(each) for each in graph.initializer}
-        readers: dict[str, set[str]] = {}
+        readers: dict[str, set[tuple[str, int]]] = {}
         for node in _all_nodes(graph):
-            for name in node.input:
-                readers.setdefault(name, set()).add(node.op_type)
+            for position, name in enumerate(node.input):
+                readers.setdefault(name, set()).add((node.op_type, position))
         paths = _paths(arrays)
         for name, array in arrays.items():
-            if array.dtype.name in _WIDER and readers.get(name) == {"DequantizeLinear"}:
+            reads = readers.get(name, set())
+            is_dequantized = bool(reads) and all(operator == "DequantizeLinear" for operator, _ in reads)
+            if array.dtype.name in _WIDER and is_dequantized:
                 array = array.astype(_WIDER[array.dtype.name])
             self.constants[name] = array
-            is_weight = array.ndim > 0 and array.dtype.name in _NATIVE and array.dtype.kind not in "b"
-            is_float = array.dtype.kind not in "iu"
-            if not is_weight or not (is_float or array.itemsize == 1 or readers.get(name) == {"DequantizeLinear"}):
+            is_float = array.dtype.kind not in "biu"
+            is_data = is_float or array.dtype.name in ("int8", "uint8") or is_dequantized
+            is_shape = bool(reads) and all(
+                operator in OPERATORS and n in OPERATORS[operator].constants for operator, n in reads
+            )
+            if array.ndim == 0 or array.dtype.name not in _NATIVE or is_shape or not is_data:
                 self.values[name] = array
                 continue
             tensor = nt.from_numpy(array, copy=False)
