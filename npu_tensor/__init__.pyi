@@ -36,6 +36,7 @@ from npu_tensor.jit import jit as jit
 from npu_tensor.runtime.devices.backends import list_devices as list_devices
 from npu_tensor.interop.saved_function import load as load
 from npu_tensor.functions.gguf import load_gguf as load_gguf
+from npu_tensor.interop.onnx_model import load_onnx as load_onnx
 from npu_tensor.interop.pt2 import load_pt2 as load_pt2
 from npu_tensor.functions.creation import manual_seed as manual_seed
 from npu_tensor.functions.resources import memory_stats as memory_stats

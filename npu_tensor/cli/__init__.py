@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "ops": "npu_tensor.cli.ops:ops",
     "pack": "npu_tensor.cli.pack:pack",
     "profile": "npu_tensor.cli.profile:profile",
+    "run": "npu_tensor.cli.run_model:run_model",
     "selftest": "npu_tensor.cli.selftest:selftest_command",
     "unpack": "npu_tensor.cli.pack:unpack",
 }

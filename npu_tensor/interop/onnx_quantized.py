@@ -1,0 +1,189 @@
+"""Operators of ONNX on quantized numbers."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+import npu_tensor as nt
+from npu_tensor import ops
+from npu_tensor.errors import ArgumentError
+from npu_tensor.interop.onnx_images import convolve
+from npu_tensor.interop.onnx_operands import (
+    Operator,
+    array_dtype,
+    dtype_name,
+    tensor_dtype,
+)
+from npu_tensor.nn import functional
+from npu_tensor.tensor import Tensor
+
+__all__ = ["QUANTIZED_OPERATORS"]
+
+F: Any = functional
+_ops: Any = ops
+
+# --- quantization
+
+
+def _spread(parameter: Tensor | None, x: Tensor, axis: int, block_size: int) -> Any:
+    """Reshape a scale or zero point so that it broadcasts along the other dimensions."""
+    if parameter is None or parameter.numel() == 1:
+        return None if parameter is None else parameter.reshape([])
+    if block_size:
+        return parameter.repeat_interleave(block_size, axis).narrow(axis, 0, x.shape[axis])
+    return parameter.reshape([-1 if d == axis % x.ndim else 1 for d in range(x.ndim)])
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+    info: Any = np.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def _quantize(
+    x: Tensor, scale: Tensor, zero: Tensor | None = None, *, axis: int = 1, block_size: int = 0, output_dtype: int = 0,
+    precision: int = 0, saturate: int = 1,
+) -> Tensor:  # fmt: skip
+    dtype = np.dtype(dtype_name(zero)) if zero is not None else array_dtype(output_dtype or 2)
+    name = tensor_dtype(dtype)
+    low, high = _limits(dtype)
+    y = nt.round(x.to("float32") / _spread(scale, x, axis, block_size).to("float32"))
+    if zero is not None:
+        y = y + _spread(zero, x, axis, block_size).to("float32")
+    return y.clamp(low, high).to(name)
+
+
+def _dequantize(
+    x: Tensor, scale: Tensor, zero: Tensor | None = None, *, axis: int = 1, block_size: int = 0, output_dtype: int = 0
+) -> Tensor:
+    name = tensor_dtype(array_dtype(output_dtype)) if output_dtype else dtype_name(scale)
+    scale, zero = _spread(scale, x, axis, block_size), _spread(zero, x, axis, block_size)
+    if zero is not None and x.itemsize == 4:  # Differences of such integers are exact as integers only.
+        x, zero = x - zero, None
+    centred = x.to("float32") if zero is None else x.to("float32") - zero.to("float32")
+    return (centred * scale.to("float32")).to(name)
+
+
+def _dynamic_quantize(x: Tensor) -> tuple[Tensor, ...]:
+    low, high = nt.clamp(x.min(), max=0.0), nt.clamp(x.max(), min=0.0)
+    scale = (high - low) / 255
+    safe = nt.where(scale == 0, 1.0, scale)
+    zero = nt.round((-low / safe).clamp(0, 255))
+    return (nt.round(x / safe) + zero).clamp(0, 255).to("uint8"), scale, zero.to("uint8")
+
+
+def _signed(x: Tensor, zero: Tensor | None) -> tuple[Tensor, Any]:
+    """Return 8-bit numbers as int8, and their zero point as int32 or 0."""
+    point = 0 if zero is None else zero.to("int32")
+    if dtype_name(x) != "uint8":
+        return x, point
+    return (x.to("int16") - 128).to("int8"), point - 128
+
+
+def _row_zero(zero: Any, x: Tensor) -> Any:
+    return zero.unsqueeze(-1) if isinstance(zero, Tensor) and zero.ndim == 1 and zero.shape[0] > 1 else zero
+
+
+def _matmul_integer(a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None) -> Tensor:
+    """Multiply 8-bit matrices as int8 with int32 sums, and correct for the zero points."""
+    (x, x_zero), (y, y_zero) = _signed(a, a_zero), _signed(b, b_zero)
+    x_zero = _row_zero(x_zero, x)
+    product = _int8_product(x, y)
+    if isinstance(y_zero, Tensor) or y_zero:
+        product = product - x.sum(-1, keepdim=x.ndim > 1 and y.ndim > 1, dtype="int32") * y_zero
+    if isinstance(x_zero, Tensor) or x_zero:
+        sums = y.sum(-2 if y.ndim > 1 else 0, keepdim=y.ndim > 1 and x.ndim > 1, dtype="int32")
+        product = product - x_zero * (sums - y_zero * x.shape[-1])
+    return product
+
+
+def _int8_product(x: Tensor, y: Tensor) -> Tensor:
+    rows = x.unsqueeze(0) if x.ndim == 1 else x
+    columns = y.unsqueeze(1) if y.ndim == 1 else y
+    product: Tensor = _ops.contract(rows, columns, "int32")
+    product = product.squeeze(-1) if y.ndim == 1 else product
+    return product.squeeze(-2 if y.ndim > 1 else -1) if x.ndim == 1 else product
+
+
+def _conv_integer(
+    x: Tensor, w: Tensor, x_zero: Tensor | None = None, w_zero: Tensor | None = None, **attributes: Any
+) -> Tensor:
+    image, weight = x.to("int32"), w.to("int32")
+    image = image if x_zero is None else image - x_zero.to("int32").reshape([])
+    if w_zero is not None:
+        weight = weight - (w_zero.to("int32").reshape([-1, *[1] * (w.ndim - 1)]))
+    return convolve(image, weight, **attributes)
+
+
+def _requantized(y: Tensor, scale: Any, out_scale: Tensor, out_zero: Tensor) -> Tensor:
+    low, high = _limits(np.dtype(dtype_name(out_zero)))
+    rounded = nt.round(y.to("float32") * (scale / out_scale.to("float32"))) + out_zero.to("float32")
+    return rounded.clamp(low, high).to(out_zero.dtype)
+
+
+def _qlinear_matmul(
+    a: Tensor, a_scale: Tensor, a_zero: Tensor, b: Tensor, b_scale: Tensor, b_zero: Tensor, y_scale: Tensor,
+    y_zero: Tensor,
+) -> Tensor:  # fmt: skip
+    product = _matmul_integer(a, b, a_zero, b_zero)
+    scale = _row_zero(a_scale.to("float32"), a) * b_scale.to("float32")
+    return _requantized(product, scale, y_scale, y_zero)
+
+
+def _qlinear_conv(
+    x: Tensor, x_scale: Tensor, x_zero: Tensor, w: Tensor, w_scale: Tensor, w_zero: Tensor, y_scale: Tensor,
+    y_zero: Tensor, b: Tensor | None = None, **attributes: Any,
+) -> Tensor:  # fmt: skip
+    y = _conv_integer(x, w, x_zero, w_zero, **attributes)
+    channels = [-1, *[1] * (x.ndim - 2)]
+    y = y if b is None else y + b.reshape(channels)
+    scale = x_scale * (w_scale.reshape(channels) if w_scale.ndim else w_scale)
+    return _requantized(y, scale, y_scale, y_zero)
+
+
+def _quantized_matmul(
+    a: Tensor, a_scale: Tensor, a_zero: Tensor | None, b: Tensor, b_scale: Tensor, b_zero: Tensor | None
+) -> Tensor:
+    """Multiply matrices that the file dequantizes before a product, as integers."""
+    return (_matmul_integer(a, b, a_zero, b_zero).to("float32") * (a_scale * b_scale)).to(a_scale.dtype)
+
+
+def _unpacked(codes: Tensor, bits: int) -> Tensor:
+    """Return the numbers of `bits` bits in bytes, lowest bits first, along the last dimension."""
+    if bits == 8:
+        return codes
+    shifts = [nt.bitwise_right_shift(codes, shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
+    return nt.stack(shifts, -1).flatten(-2)
+
+
+def _matmul_nbits(
+    a: Tensor, b: Tensor, scales: Tensor, zeros: Tensor | None = None, groups: Tensor | None = None,
+    bias: Tensor | None = None, *, K: int, N: int, accuracy_level: int = 0, bits: int = 4, block_size: int,
+    weight_prepacked: int = 0,
+) -> Tensor:  # fmt: skip
+    if bits not in (2, 4, 8) or groups is not None or weight_prepacked:
+        raise ArgumentError(f"weights of {bits} bits, with g_idx or prepacked, are not supported; use 2, 4 or 8 bits")
+    blocks = -(-K // block_size)
+    codes = _unpacked(b.reshape(N, blocks, -1), bits).to("float32")
+    if zeros is None:
+        point: Any = 1 << (bits - 1)
+    elif zeros.is_floating_point():
+        point = zeros.reshape(N, blocks, 1).to("float32")
+    else:
+        point = _unpacked(zeros.reshape(N, -1), bits)[:, :blocks].unsqueeze(-1).to("float32")
+    weight = ((codes - point) * scales.reshape(N, blocks, 1).to("float32")).flatten(1)[:, :K].to(a.dtype)
+    return F.linear(a, weight, bias)  # type: ignore[no-any-return]
+
+
+QUANTIZED_OPERATORS: Final[dict[str, Operator]] = {
+    "ConvInteger": Operator(_conv_integer),
+    "DequantizeLinear": Operator(_dequantize),
+    "DynamicQuantizeLinear": Operator(_dynamic_quantize),
+    "MatMulInteger": Operator(_matmul_integer),
+    "QLinearConv": Operator(_qlinear_conv),
+    "QLinearMatMul": Operator(_qlinear_matmul),
+    "QuantizeLinear": Operator(_quantize),
+    "QuantizedMatMul": Operator(_quantized_matmul),
+    "com.microsoft.MatMulNBits": Operator(_matmul_nbits),
+}
