@@ -59,7 +59,7 @@ _NAMES = {
     "short": _dtypes.int16,
 }
 _CONSTANTS = {"pi": _math.pi, "e": _math.e, "inf": _math.inf, "nan": _math.nan, "newaxis": None}
-globals().update(_NAMES, **_CONSTANTS)
+globals().update(_NAMES, **_CONSTANTS, **{name: name for name in _dtypes.FORMATS})
 
 
 # Modules of names that take long to load and that few programs use.
@@ -111,7 +111,18 @@ def __getattr__(name: str) -> object:
 def __dir__() -> list[builtins.str]:
     """Return the public names, also those that are loaded late, without the modules that were imported on the way."""
     modules = {"errors", "events", *_MODULES_LOADED_LATE}
-    return sorted({*__all__, *_NAMES, *_registry.functions(), *_CONSTANTS, *_LOADED_LATE, *modules, "__version__"})
+    return sorted(
+        {
+            *__all__,
+            *_NAMES,
+            *_registry.functions(),
+            *_CONSTANTS,
+            *_dtypes.FORMATS,
+            *_LOADED_LATE,
+            *modules,
+            "__version__",
+        }
+    )
 
 
 def _follow(setting: builtins.str, module: builtins.str) -> None:

@@ -19,10 +19,10 @@ from npu_tensor.functions.creation import arange, rand
 from npu_tensor.functions.register import composite
 from npu_tensor.graph.history import GradMode
 from npu_tensor.graph.index_checks import known_value
-from npu_tensor.ops.rules import dimension
+from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor, record
 
-__all__ = ["dropped", "reduced", "require_float", "warn_of_broadcast", "wide"]
+__all__ = ["dropped", "limit_rows", "reduced", "require_float", "warn_of_broadcast", "wide"]
 
 
 def wide(tensor: Tensor) -> Tensor:
@@ -266,6 +266,23 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
     if p == 2:
         return ops.l2_norm(input, dim, eps)
     return (wide(input) / wide(input).norm(p, dim, True).clamp(min=eps)).to(input.dtype)
+
+
+@composite(method=False)
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
+    """Return the norms over all dimensions except one, or over all for dim=-1, with extents of 1.
+
+    >>> nt.norm_except_dim(nt.ones(3, 4))
+    """
+    if dim == -1:
+        return v.norm(pow)
+    return v.norm(pow, tuple(axis for axis in range(v.ndim) if axis != dim), True)
+
+
+@composite("_weight_norm", method=False)
+def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """Return v scaled to the norms g along a dimension, as PyTorch's parametrization of weights does."""
+    return (wide(v) * (wide(g) / norm_except_dim(wide(v), 2, dim))).to(v.dtype)
 
 
 # --- activations with modes
@@ -526,14 +543,39 @@ def cross_entropy(
 # --- embedding
 
 
+def limit_rows(
+    weight: Tensor, index: Tensor, max_norm: float | None, norm_type: float, scale_grad_by_freq: bool
+) -> None:
+    """Scale the rows at the indices to a largest norm, in place. Raise ArgumentError for gradients by frequency."""
+    if scale_grad_by_freq:
+        raise ArgumentError("scale_grad_by_freq=True is not supported; divide the gradients by the counts instead")
+    if max_norm is not None:
+        with GradMode(False):
+            positions = index.reshape(index.numel())
+            rows = ops.take_op(weight, positions, 0, "index", "embedding").renorm(norm_type, 0, max_norm)
+            weight._assign(weight.index_copy(0, positions, rows))
+
+
 @composite(method=False, ggml="GET_ROWS")
-def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
     """Return the rows of weight at the indices in input. Rows of quantized weights are float32.
 
     Args:
         input: Integer indices of any shape.
         weight: Matrix (entries, features).
         padding_idx: Index of a row without gradient.
+        max_norm: Limit of the norm of rows. The rows that are used and exceed it are scaled in place.
+        norm_type: Order of that norm.
+        scale_grad_by_freq: True to divide the gradient of a row by its number of occurrences; not supported.
+        sparse: Has no effect; gradients are dense.
 
     Returns:
         Tensor of shape (*input.shape, features).
@@ -542,6 +584,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     """
     if weight.ndim != 2:
         raise ShapeError(f"weight must have two dimensions, not {weight.ndim}")
+    limit_rows(weight, input, max_norm, norm_type, scale_grad_by_freq)
     rows = ops.take_op(weight, input, 0, "index", "embedding")
     if weight.dtype.is_quantized:
         return ops.dequantize(rows)
@@ -581,7 +624,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
 @composite(method=False)
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
     """Return the cosine of the angle between x1 and x2 over dim."""
-    place = dimension(dim, max(x1.ndim, x2.ndim)) - max(x1.ndim, x2.ndim)
-    a, b = wide(x1), wide(x2)
-    lengths = a.norm(2, place, True).clamp(min=eps), b.norm(2, place, True).clamp(min=eps)
-    return (a / lengths[0] * (b / lengths[1])).sum(place).to(ops.mul(x1, x2).dtype)
+    shape = broadcast_shapes(x1.shape, x2.shape)
+    a, b = wide(x1).expand(shape), wide(x2).expand(shape)
+    lengths = a.norm(2, dim, True).clamp(min=eps), b.norm(2, dim, True).clamp(min=eps)
+    return (a / lengths[0] * (b / lengths[1])).sum(dim).to(ops.mul(x1, x2).dtype)

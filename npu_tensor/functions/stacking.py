@@ -17,6 +17,7 @@ from npu_tensor.functions.indexing import put, require_same_dtype
 from npu_tensor.functions.register import Operand, composite, tensor_of
 from npu_tensor.functions.shape import cat, cut, split, stack
 from npu_tensor.functions.shape import pad as _pad
+from npu_tensor.ops import rules
 from npu_tensor.ops.rules import dimension, promoted, unpacked
 from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor, from_array
@@ -71,9 +72,11 @@ def dstack(tensors: Sequence[Operand]) -> Tensor:
 
 
 @composite("unfold", function=False, view=True)
-def windows_along(input: Tensor, dimension_: int, size: int, step: int) -> Tensor:
+def windows_along(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Return the slices of `size` elements along a dimension, `step` apart, as a view with size as last dimension."""
-    place = dimension(dimension_, input.ndim)
+    if not input.ndim:  # as in PyTorch, a vector of one element
+        return windows_along(input.reshape(1), dimension, size, step).reshape(size)
+    place = rules.dimension(dimension, input.ndim)
     if size < 0 or step < 1 or size > input.shape[place]:
         raise ArgumentError(f"windows of {size} elements and steps of {step} do not fit {input.shape[place]} elements")
     return ops.windows(input, place, (input.shape[place] - size) // step + 1, size, step, 1)
