@@ -77,7 +77,7 @@ _LOADED_LATE = {
     "value_and_grad": "npu_tensor.autograd",
     "vjp": "npu_tensor.autograd",
 }
-_MODULES_LOADED_LATE = ("array_api", "autograd", "cuda", "linalg", "models", "nn", "optim")
+_MODULES_LOADED_LATE = ("array_api", "autograd", "cuda", "linalg", "masked", "models", "nn", "optim", "signal", "special")
 
 _HINTS = {
     **dict.fromkeys(("amp", "autocast"), "convert the model, with model.bfloat16() for example"),
@@ -88,7 +88,6 @@ _HINTS = {
     "func": "nt.grad, nt.value_and_grad and nt.vjp differentiate functions",
     "percentile": "write nt.quantile(x, q / 100)",
     "random": "random numbers come from nt.rand, nt.randn and the like; nt.manual_seed sets the seed",
-    "special": "its functions are here: nt.erf, nt.digamma and so on",
     "testing": "compare with nt.allclose, or with numpy.testing.assert_allclose, which takes tensors",
     "utils": "take batches by slicing, x[i : i + 32], or from PyTorch's DataLoader with nt.from_dlpack",
     "vmap": "functions take batches as leading dimensions",

@@ -38,6 +38,8 @@ ORDERS: dict[str, Any] = {
     "nn.functional.embedding_bag": lambda function: (
         lambda w, index, *args, **keywords: function(index, w, *args, **keywords)
     ),
+    "polygamma": lambda function: lambda x, n: function(n, x),
+    "special.polygamma": lambda function: lambda x, n: function(n, x),
     "where": lambda function: lambda x, condition, other: function(condition, x, other),
 }
 """Functions from arguments in the order of the samples."""
@@ -74,7 +76,7 @@ def function_of(name: str) -> Any:
     place: Any = nt if path or callable(getattr(torch, name, None)) else nt.Tensor
     for part in path:
         place = getattr(place, part, None)
-    found = getattr(place, last, None)
+    found = getattr(place, last, None) or (None if path else getattr(nt.Tensor, name, None))
     if isinstance(found, property):
         return found.fget
     return ORDERS[name](found) if name in ORDERS else found
@@ -170,6 +172,7 @@ def problem_of(op: Any, function: Any, sample: Any) -> str:
     """Return the difference between our result of a sample and PyTorch's, or ""."""
     operands = converted([sample.input, *sample.args])
     keywords = converted(sample.kwargs)
+    torch.manual_seed(0)
     expected = called(op, sample)
     if any(isinstance(each, torch.Tensor) and (each.is_complex() or each.is_sparse) for each in leaves(expected)):
         return "complex"
@@ -179,7 +182,13 @@ def problem_of(op: Any, function: Any, sample: Any) -> str:
         problem = difference(result, expected, not is_random)
     except Exception as error:
         return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-    return "" if problem.startswith("values") and is_more_precise(op, sample, result, expected) else problem
+    if problem.startswith("values"):
+        if is_more_precise(op, sample, result, expected):
+            return ""
+        torch.manual_seed(1)
+        if difference(converted(called(op, sample)), expected, True):  # random, as dropout in attention
+            return difference(result, expected, False)
+    return problem
 
 
 def outcomes(names: Iterable[str], samples: int | None, dtypes: Iterable[torch.dtype]) -> Iterator[Outcome]:

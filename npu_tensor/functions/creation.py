@@ -372,18 +372,20 @@ def eye(n: int, m: int | None = None, dtype: DTypeLike = None, device: Any = Non
 # --- like another tensor
 
 
-@composite(method=False)
-def tril_indices(row: int, col: int, offset: int = 0) -> Tensor:
-    """Return rows and columns, int64 of shape (2, n), of the elements on and below a diagonal."""
+@composite(method=False, creates=True)
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Return rows and columns, of shape (2, n), of the elements on and below a diagonal."""
+    check_device(device)
     rows, columns = extents((row, col))
-    return from_array(np.stack(np.tril_indices(rows, offset, columns)), int64)
+    return from_array(np.stack(np.tril_indices(rows, offset, columns)), dtype or int64)
 
 
-@composite(method=False)
-def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
-    """Return rows and columns, int64 of shape (2, n), of the elements on and above a diagonal."""
+@composite(method=False, creates=True)
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Return rows and columns, of shape (2, n), of the elements on and above a diagonal."""
+    check_device(device)
     rows, columns = extents((row, col))
-    return from_array(np.stack(np.triu_indices(rows, offset, columns)), int64)
+    return from_array(np.stack(np.triu_indices(rows, offset, columns)), dtype or int64)
 
 
 @composite(function=False, creates=True)

@@ -212,8 +212,7 @@ def multi_head_attention_forward(
     Returns:
         The result in the shape of `query`, and the weights or None.
 
-    >>> x, nothing = nt.ones(2, 4), (None, None, None)
-    >>> nt.multi_head_attention_forward(x, x, x, 4, 2, nt.ones(12, 4), *nothing, False, 0.0, nt.ones(4, 4), None)
+    >>> nt.multi_head_attention_forward(*[nt.eye(4)] * 3, 4, 1, nt.ones(12, 4), *[None] * 3, False, 0, nt.eye(4), None)
     """
     if is_causal and attn_mask is None:
         raise ArgumentError("Need attn_mask if specifying the is_causal hint.")

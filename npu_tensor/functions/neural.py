@@ -253,11 +253,13 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: f
     """
     if input.ndim < 3:
         raise ShapeError(f"needs three dimensions or more, not {list(input.shape)}")
-    dtype, x = require_float(input), wide(input)
+    x = wide(input)
     around = [(0, 0)] * input.ndim
     around[1] = (size // 2, (size - 1) // 2)
     squares = ops.windows(ops.pad_widths(x * x, tuple(around)), 1, input.shape[1], size, 1, 1)
-    return (x / (squares.mean(-1) * alpha + k) ** beta).to(dtype)
+    means = squares.mean(-1) if x.is_floating_point() else squares.sum(-1) // size
+    result = x / (means * alpha + k) ** beta
+    return result.to(input.dtype) if input.is_floating_point() else result
 
 
 @composite(method=False)
@@ -380,22 +382,32 @@ def warn_of_broadcast(input: Tensor, target: Tensor) -> None:
         )
 
 
-def _elementwise_loss(difference: Callable[[Tensor], Tensor], input: Tensor, target: Tensor, reduction: str) -> Tensor:
+def _mean_weighted(losses: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    """Return the losses times their weights; divide their sum by that of the weights for the mean."""
+    if weight is None:
+        return reduced(losses, reduction)
+    weights = wide(weight).expand(losses.shape)
+    return _weighted(losses * weights, weights, reduction)
+
+
+def _elementwise_loss(
+    difference: Callable[[Tensor], Tensor], input: Tensor, target: Tensor, reduction: str, weight: Tensor | None
+) -> Tensor:
     warn_of_broadcast(input, target)
     losses = difference(wide(input) - wide(target))
-    return reduced(losses, reduction).to(ops.sub(input, target).dtype)
+    return _mean_weighted(losses, weight, reduction).to(ops.sub(input, target).dtype)
 
 
 @composite(method=False)
-def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """Return the squared differences of input and target, reduced."""
-    return _elementwise_loss(Tensor.square, input, target, reduction)
+def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+    """Return the squared differences of input and target, times weight, reduced. The mean is weighted."""
+    return _elementwise_loss(Tensor.square, input, target, reduction, weight)
 
 
 @composite(method=False)
-def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """Return the absolute differences of input and target, reduced."""
-    return _elementwise_loss(Tensor.abs, input, target, reduction)
+def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+    """Return the absolute differences of input and target, times weight, reduced. The mean is weighted."""
+    return _elementwise_loss(Tensor.abs, input, target, reduction, weight)
 
 
 def _require_target_per_row(scores: Tensor, target: Tensor, classes: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.dtypes import bool_
+from npu_tensor.dtypes import bool_, float64, int64
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.convolution import Sizes, each_place, for_places, require_places
 from npu_tensor.functions.creation import zeros
@@ -25,7 +25,7 @@ __all__ = ["adapted", "windows_of_pool"]
 def _kernel_and_steps(kernel_size: Sizes, stride: Sizes | None, places: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the extents of the windows and the steps between them, which default to the extents."""
     kernel = each_place("kernel_size", kernel_size, places)
-    return kernel, kernel if stride is None else each_place("stride", stride, places)
+    return kernel, kernel if stride is None or stride == () else each_place("stride", stride, places)
 
 
 def _count(ceil_mode: bool, extent: int, span: int, stride: int, padding: tuple[int, int]) -> int:
@@ -170,12 +170,16 @@ def _avg_pool(places: int) -> Callable[..., Tensor]:
 
         >>> nt.{name}({x}, 2, stride=1)
         """
-        require_float(input)
         if divisor_override == 0:
             raise ArgumentError("divisor_override must not be 0")
         require_places(input, places)
         windows = windows_of_pool(input.shape[-places:], kernel_size, stride, padding, 1, ceil_mode)
-        return _batched(_POOLS[places - 1], input, places, "avg", *windows, count_include_pad, divisor_override)
+        how = (*windows, count_include_pad, divisor_override)
+        if input.dtype is int64:  # quotients are truncated; the factor makes whole ones at least whole
+            means = _batched(_POOLS[places - 1], input.to(float64), places, "avg", *how)
+            return (means * (1 + 1e-12)).to(int64)
+        require_float(input)
+        return _batched(_POOLS[places - 1], input, places, "avg", *how)
 
     return avg_pool
 

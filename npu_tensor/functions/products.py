@@ -146,7 +146,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 
 
 @composite(method=False)
-def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
     """Return the p-norms of the differences of all rows of x1 (..., n, m) and x2 (..., k, m): (..., n, k)."""
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise ShapeError("needs (..., n, m) and (..., k, m)")
@@ -204,7 +204,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _scaled(tensor: Tensor, factor: float) -> Tensor:
-    return tensor if factor == 1 else tensor * factor
+    """Multiply by a number, which integers truncate, as in PyTorch."""
+    return tensor if factor == 1 else tensor * (int(factor) if tensor.dtype.is_integer else factor)
 
 
 def _plus_product(input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
@@ -287,6 +288,11 @@ def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> 
         named = [list(range(a.ndim - dims, a.ndim)), list(range(dims))]
     else:
         named = [[dimension(dim, tensor.ndim) for dim in each] for tensor, each in zip((a, b), dims, strict=True)]
+    for first, second in zip(*named, strict=True):  # an extent of 1 broadcasts
+        if b.shape[second] == 1:
+            a = a.sum(first, True)
+        elif a.shape[first] == 1:
+            b = b.sum(second, True)
     rows, columns = ([d for d in range(t.ndim) if d not in n] for t, n in zip((a, b), named, strict=True))
     summed = [a.shape[dim] for dim in named[0]]
     if summed != [b.shape[dim] for dim in named[1]]:

@@ -61,7 +61,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     return _drawn(input.shape, input if p is None else p, generator).to(input.dtype)
 
 
-@composite(method=False)
+@composite(method=False, creates=True)
 def normal(
     mean: Tensor | float,
     std: Tensor | float = 1.0,

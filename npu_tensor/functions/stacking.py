@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -334,3 +334,46 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Return True if both have the same shape."""
     return input.shape == other.shape
+
+
+# --- copies of views
+
+_VIEWS: Final = {
+    "as_strided": "(2, 2), (1, 2)",
+    "detach": "",
+    "diagonal": "",
+    "expand": "(2, 4, 4)",
+    "narrow": "0, 1, 2",
+    "permute": "(1, 0)",
+    "select": "0, 1",
+    "split": "2",
+    "squeeze": "",
+    "t": "",
+    "transpose": "0, 1",
+    "unbind": "",
+    "unfold": "0, 2, 1",
+    "unsqueeze": "0",
+    "view": "(2, 8)",
+}
+"""Methods that return views, with arguments of an example."""
+
+
+def _copies(name: str, arguments: str) -> None:
+    """Publish <name>_copy."""
+    function = getattr(Tensor, name)
+
+    def copied(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        result = function(input, *args, **kwargs)
+        return tuple(each.clone() for each in result) if isinstance(result, tuple) else result.clone()
+
+    call = f"nt.eye(4), {arguments}" if arguments else "nt.eye(4)"
+    copied.__doc__ = f"""
+        Return the result of `{name}`, which takes the same arguments, with memory of its own.
+
+        >>> nt.{name}_copy({call})
+    """
+    composite(f"{name}_copy", method=False)(copied)
+
+
+for _name, _arguments in _VIEWS.items():
+    _copies(_name, _arguments)

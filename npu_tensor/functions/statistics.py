@@ -52,7 +52,7 @@ def cov(
     freedom = freedom.clamp(min=0) if isinstance(freedom, Tensor) else max(freedom, 0)
     scaled = centred if weights is None else centred * weights
     result: Tensor = (scaled.to(rows.dtype) @ centred.mT) / freedom
-    return result.reshape(()) if result.shape[0] == 1 else result
+    return result.to(rows.dtype).reshape(()) if result.shape[0] == 1 else result.to(rows.dtype)
 
 
 @composite()
@@ -281,7 +281,7 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, d
 def gradient(
     input: Tensor,
     *,
-    spacing: Operand | Sequence[Operand] = 1,
+    spacing: Operand | Sequence[Operand] | None = None,
     dim: int | Sequence[int] | None = None,
     edge_order: int = 1,
 ) -> tuple[Tensor, ...]:
@@ -289,7 +289,7 @@ def gradient(
 
     Args:
         input: Samples.
-        spacing: Distance of samples, or their coordinates as a vector; one for all dimensions or one for each.
+        spacing: Distance of samples, 1 by default, or their coordinates as a vector; one for all dimensions or one for each.
         dim: Dimensions of the derivatives; None for all.
         edge_order: Order of the differences at the ends, 1 or 2.
     """
@@ -298,7 +298,7 @@ def gradient(
     named = (dim,) if isinstance(dim, int) else range(input.ndim) if dim is None else dim
     places = [dimension(each, input.ndim) for each in named]
     several = isinstance(spacing, (tuple, list))
-    spacings: Any = spacing if several else (spacing,) * len(places)
+    spacings: Any = spacing if several else (1 if spacing is None else spacing,) * len(places)
     if len(spacings) != len(places):
         raise ArgumentError(f"{len(spacings)} spacings for {len(places)} dimensions")
     return tuple(_derivative(input, place, step, edge_order) for place, step in zip(places, spacings, strict=True))
