@@ -77,7 +77,18 @@ _LOADED_LATE = {
     "value_and_grad": "npu_tensor.autograd",
     "vjp": "npu_tensor.autograd",
 }
-_MODULES_LOADED_LATE = ("array_api", "autograd", "cuda", "linalg", "masked", "models", "nn", "optim", "signal", "special")
+_MODULES_LOADED_LATE = (
+    "array_api",
+    "autograd",
+    "cuda",
+    "linalg",
+    "masked",
+    "models",
+    "nn",
+    "optim",
+    "signal",
+    "special",
+)
 
 _HINTS = {
     **dict.fromkeys(("amp", "autocast"), "convert the model, with model.bfloat16() for example"),

@@ -6,6 +6,7 @@ results are rounded. Leading dimensions are a batch. Singular matrices and the l
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -324,6 +325,8 @@ def matrix_exp(A: Tensor) -> Tensor:
 
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     """Return the product of matrices in the cheapest order; the first and the last may be vectors."""
+    if not tensors[0].is_floating_point():
+        return functools.reduce(matmul, tensors)
     dtype, arrays = _arrays("multi_dot", *(tensor.reshape(1, -1) if tensor.ndim == 1 else tensor for tensor in tensors))
     shaped = [array.reshape(tensor.shape) for array, tensor in zip(arrays, tensors, strict=True)]
     return from_array(np.asarray(np.linalg.multi_dot(shaped)), dtype)

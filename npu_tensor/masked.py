@@ -71,12 +71,12 @@ def prod(input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: Any =
 
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None, mask: Mask = None) -> Tensor:
     """Return the running sums along dim."""
-    return _filled(input, mask, 0, _summable(input, dtype)).cumsum(dim)
+    return _filled(input, mask, 0).cumsum(dim, dtype=dtype or input.dtype)
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None, mask: Mask = None) -> Tensor:
     """Return the running products along dim."""
-    return _filled(input, mask, 1, _summable(input, dtype)).cumprod(dim)
+    return _filled(input, mask, 1).cumprod(dim, dtype=dtype or input.dtype)
 
 
 def amax(input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: Any = None, mask: Mask = None) -> Tensor:

@@ -8,14 +8,17 @@ from npu_tensor.errors import no_such_name
 from npu_tensor.functions.special_functions import FUNCTIONS
 from npu_tensor.ops import registry
 
-_NAMES: Final = {
-    **{name: name for name in ("digamma", "erf", "erfc", "erfinv", "exp2", "expm1", "log1p", "log_softmax", "logit")},
-    **{name: name for name in ("logsumexp", "polygamma", "round", "sinc", "softmax", "xlogy")},
-    **{"expit": "sigmoid", "gammaln": "lgamma", "multigammaln": "mvlgamma", "psi": "digamma"},
-}
-"""PyTorch's names of functions of the package."""
+_SAME: Final = (
+    *("digamma", "erf", "erfc", "erfinv", "exp2", "expm1", "log1p", "log_softmax", "logit", "logsumexp", "polygamma"),
+    *("round", "sinc", "softmax", "xlogy"),
+)
+"""Functions of the package that have the same name."""
 
-_FUNCTIONS: Final = {**{name: registry.functions()[known] for name, known in _NAMES.items()}, **FUNCTIONS}
+_OTHERS: Final = {"expit": "sigmoid", "gammaln": "lgamma", "multigammaln": "mvlgamma", "psi": "digamma"}
+"""Names of functions of the package by PyTorch's other names."""
+
+_PUBLIC: Final = registry.functions()
+_FUNCTIONS: Final = FUNCTIONS | {name: _PUBLIC[_OTHERS.get(name, name)] for name in (*_SAME, *_OTHERS)}
 globals().update(_FUNCTIONS)
 
 __all__ = sorted(_FUNCTIONS)

@@ -165,7 +165,7 @@ def margin_ranking_loss(
 
     >>> nt.margin_ranking_loss(nt.tensor([1.0]), nt.tensor([3.0]), nt.tensor([1.0]))
     """
-    losses = (margin - wide(target) * (wide(input1) - wide(input2))).clamp(min=0)
+    losses = (-wide(target) * (wide(input1) - wide(input2)) + margin).clamp(min=0)
     return reduced(losses, reduction).to(_float_of(ops.sub(input1, input2).dtype))
 
 

@@ -166,10 +166,10 @@ for _order in (0, 1):
     for _name in (f"i{_order}", f"modified_bessel_i{_order}"):
         _elementwise(_name, lambda x, v=_order: _scaled_i(v, x) * x.abs().exp(), f"Compute {_kind}.")
     _elementwise(f"bessel_j{_order}", lambda x, v=_order: _j(v, x), f"Compute the Bessel function of order {_order}.")
-    _elementwise(f"scaled_modified_bessel_k{_order}", lambda x, v=_order: _scaled_k(v, x), f"Compute exp(x) times {_other}.")
     _elementwise(
-        f"modified_bessel_k{_order}", lambda x, v=_order: _scaled_k(v, x) * (-x).exp(), f"Compute {_other}."
+        f"scaled_modified_bessel_k{_order}", lambda x, v=_order: _scaled_k(v, x), f"Compute exp(x) times {_other}."
     )
+    _elementwise(f"modified_bessel_k{_order}", lambda x, v=_order: _scaled_k(v, x) * (-x).exp(), f"Compute {_other}.")
 _elementwise("spherical_bessel_j0", lambda x: ops.sinc(x / math.pi), "Compute sin(x) / x.")
 
 
@@ -215,9 +215,7 @@ _polynomial("hermite_polynomial_he", lambda x: x, lambda k, x, p, before: x * p 
 _polynomial(
     "laguerre_polynomial_l", lambda x: 1 - x, lambda k, x, p, before: ((2 * k + 1 - x) * p - k * before) / (k + 1)
 )
-_polynomial(
-    "legendre_polynomial_p", lambda x: x, lambda k, x, p, before: ((2 * k + 1) * x * p - k * before) / (k + 1)
-)
+_polynomial("legendre_polynomial_p", lambda x: x, lambda k, x, p, before: ((2 * k + 1) * x * p - k * before) / (k + 1))
 
 
 @composite(method=False)
@@ -244,7 +242,7 @@ def _polygamma_method(self: Tensor, n: int) -> Tensor:
     return polygamma(n, self)
 
 
-@composite(in_place=True)
+@composite()
 def i0(input: Tensor) -> Tensor:
     """Compute the modified Bessel function of the first kind and order 0."""
     return FUNCTIONS["i0"](input)

@@ -300,6 +300,7 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
     """
     extents = (shape,) if isinstance(shape, int) else tuple(shape)
     after = [math.prod(extents[axis + 1 :]) for axis in range(len(extents))]
+    indices = indices.to(int64)
     return tuple(indices // step % extent for step, extent in zip(after, extents, strict=True))
 
 
@@ -327,7 +328,7 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     if broadcast_shapes(input.shape, shape) != input.shape:
         raise ShapeError(f"{list(shape)} does not expand to {list(input.shape)}")
     dims = [*range(added), *(axis for axis in range(added, input.ndim) if shape[axis - added] == 1)]
-    return input.sum(dims).reshape(shape) if dims else input
+    return input.sum(dims).reshape(shape) if dims or not shape else input
 
 
 @composite()

@@ -150,3 +150,60 @@ def test_weights_with_given_norms() -> None:
         norms = torch.norm_except_dim(M, 2, dim)
         assert_equal(nt.norm_except_dim(nt.tensor(M), 2, dim), norms)
         assert_equal(nt._weight_norm(nt.tensor(M), nt.tensor(norms * 2), dim), torch._weight_norm(M, norms * 2, dim))
+
+
+VIEWS = {
+    "as_strided": ((2, 2), (1, 2)),
+    "detach": (),
+    "diagonal": (),
+    "expand": ((2, 4, 6),),
+    "narrow": (0, 1, 2),
+    "permute": ((1, 0),),
+    "select": (0, 1),
+    "split": (2,),
+    "squeeze": (),
+    "t": (),
+    "transpose": (0, 1),
+    "unbind": (),
+    "unfold": (0, 2, 1),
+    "unsqueeze": (0,),
+    "view": ((2, 12),),
+}
+
+
+@pytest.mark.covers("as_strided_copy", "detach_copy", "diagonal_copy", "expand_copy", "narrow_copy", "permute_copy")
+@pytest.mark.covers("select_copy", "split_copy", "squeeze_copy", "t_copy", "transpose_copy", "unbind_copy")
+@pytest.mark.covers("unfold_copy", "unsqueeze_copy", "view_copy")
+def test_copies_of_views_have_memory_of_their_own() -> None:
+    for name, args in VIEWS.items():
+        x = nt.tensor(M)
+        result = getattr(nt, f"{name}_copy")(x, *args)
+        expected = getattr(torch, f"{name}_copy")(M, *args)
+        several = isinstance(result, tuple)
+        for mine, other in zip(result, expected, strict=True) if several else [(result, expected)]:
+            assert_equal(mine, other)
+            mine.zero_()
+        assert_equal(x, M)
+
+
+@pytest.mark.covers("polygamma", "i0")
+def test_derivatives_of_digamma_and_bessel_functions() -> None:
+    x = torch.tensor([0.3, 1.0, 4.5, 40.0])
+    for n in (0, 1, 3):
+        assert_equal(nt.polygamma(n, nt.tensor(x)), torch.polygamma(n, x))
+    assert_equal(nt.i0(nt.tensor(x)), torch.i0(x))
+
+
+def test_the_normal_distribution_far_from_its_mean() -> None:
+    x = torch.tensor([-40.0, -5.0, -0.5, 3.0])
+    assert_equal(nt.special.log_ndtr(nt.tensor(x)), torch.special.log_ndtr(x))
+    assert_equal(nt.special.erfcx(nt.tensor(-x)), torch.special.erfcx(-x))
+    assert nt.special.expit is nt.sigmoid
+    with pytest.raises(AttributeError, match="airy"):
+        nt.special.airy_ai  # noqa: B018
+
+
+def test_masked_means_and_windows() -> None:
+    mask = M > 0
+    assert_equal(nt.masked.mean(nt.tensor(M), 0, mask=nt.tensor(mask)), torch.masked.mean(M, 0, mask=mask))
+    assert_equal(nt.signal.windows.hann(6, sym=False), torch.signal.windows.hann(6, sym=False))
