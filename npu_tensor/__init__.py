@@ -59,7 +59,7 @@ _NAMES = {
     "short": _dtypes.int16,
 }
 _CONSTANTS = {"pi": _math.pi, "e": _math.e, "inf": _math.inf, "nan": _math.nan, "newaxis": None}
-globals().update(_NAMES, **_CONSTANTS)
+globals().update(_NAMES, **_CONSTANTS, **{name: name for name in _dtypes.FORMATS})
 
 
 # Modules of names that take long to load and that few programs use.
@@ -81,7 +81,19 @@ _LOADED_LATE = {
     "value_and_grad": "npu_tensor.autograd",
     "vjp": "npu_tensor.autograd",
 }
-_MODULES_LOADED_LATE = ("array_api", "autograd", "cuda", "linalg", "models", "nn", "optim", "torch")
+_MODULES_LOADED_LATE = (
+    "array_api",
+    "autograd",
+    "cuda",
+    "linalg",
+    "masked",
+    "models",
+    "nn",
+    "optim",
+    "signal",
+    "special",
+    "torch",
+)
 
 _HINTS = {
     **dict.fromkeys(("amp", "autocast"), "convert the model, with model.bfloat16() for example"),
@@ -92,7 +104,6 @@ _HINTS = {
     "func": "nt.grad, nt.value_and_grad and nt.vjp differentiate functions",
     "percentile": "write nt.quantile(x, q / 100)",
     "random": "random numbers come from nt.rand, nt.randn and the like; nt.manual_seed sets the seed",
-    "special": "its functions are here: nt.erf, nt.digamma and so on",
     "testing": "compare with nt.allclose, or with numpy.testing.assert_allclose, which takes tensors",
     "utils": "take batches by slicing, x[i : i + 32], or from PyTorch's DataLoader with nt.from_dlpack",
     "vmap": "functions take batches as leading dimensions",
@@ -115,7 +126,18 @@ def __getattr__(name: str) -> object:
 def __dir__() -> list[builtins.str]:
     """Return the public names, also those that are loaded late, without the modules that were imported on the way."""
     modules = {"errors", "events", *_MODULES_LOADED_LATE}
-    return sorted({*__all__, *_NAMES, *_registry.functions(), *_CONSTANTS, *_LOADED_LATE, *modules, "__version__"})
+    return sorted(
+        {
+            *__all__,
+            *_NAMES,
+            *_registry.functions(),
+            *_CONSTANTS,
+            *_dtypes.FORMATS,
+            *_LOADED_LATE,
+            *modules,
+            "__version__",
+        }
+    )
 
 
 def _follow(setting: builtins.str, module: builtins.str) -> None:

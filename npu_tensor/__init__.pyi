@@ -109,7 +109,14 @@ inf: builtins.float
 nan: builtins.float
 pi: builtins.float
 newaxis: None
+channels_last: builtins.str
+channels_last_3d: builtins.str
+contiguous_format: builtins.str
+preserve_format: builtins.str
+strided: builtins.str
 
+def _weight_norm(v: Tensor, g: Tensor, dim: builtins.int = 0) -> Tensor:
+    """Return v scaled to the norms g along a dimension, as PyTorch's parametrization of weights does."""
 def abs(input: Operand) -> Tensor:
     """Return the absolute value; the smallest integer wraps to itself."""
 def abs_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -146,16 +153,31 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Sizes | Sequence[builtins.in
     """Return the means of output_size parts of (depth, height, width), which may overlap by one element; None keeps all.
 
     >>> nt.adaptive_avg_pool3d(nt.arange(27.0).reshape(1, 3, 3, 3), 2)"""
-def adaptive_max_pool1d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
+def adaptive_max_pool1d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None, return_indices: builtins.bool = False) -> Any:
     """Return the maxima of output_size parts of (width), which may overlap by one element; None keeps all.
 
+    Args:
+        input: Tensor (batch, channels, width).
+        output_size: Number of parts, one number or one per place.
+        return_indices: True to also return the position of each element in its channel.
+
     >>> nt.adaptive_max_pool1d(nt.arange(3.0).reshape(1, 3), 2)"""
-def adaptive_max_pool2d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
+def adaptive_max_pool2d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None, return_indices: builtins.bool = False) -> Any:
     """Return the maxima of output_size parts of (height, width), which may overlap by one element; None keeps all.
 
+    Args:
+        input: Tensor (batch, channels, height, width).
+        output_size: Number of parts, one number or one per place.
+        return_indices: True to also return the position of each element in its channel.
+
     >>> nt.adaptive_max_pool2d(nt.arange(9.0).reshape(1, 3, 3), 2)"""
-def adaptive_max_pool3d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
+def adaptive_max_pool3d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None, return_indices: builtins.bool = False) -> Any:
     """Return the maxima of output_size parts of (depth, height, width), which may overlap by one element; None keeps all.
+
+    Args:
+        input: Tensor (batch, channels, depth, height, width).
+        output_size: Number of parts, one number or one per place.
+        return_indices: True to also return the position of each element in its channel.
 
     >>> nt.adaptive_max_pool3d(nt.arange(27.0).reshape(1, 3, 3, 3), 2)"""
 def add(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
@@ -251,7 +273,7 @@ def aminmax(input: Tensor, *, dim: builtins.int | None = None, keepdim: builtins
     """Return the smallest and the largest element over dim (None for all)."""
 def any(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
     """Return True if any element over dim is true (not zero)."""
-def arange(start: builtins.float, end: builtins.float | None = None, step: builtins.float = 1, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
+def arange(start: builtins.float = 0, end: builtins.float | None = None, step: builtins.float = 1, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Create start, start + step, ... below end, beginning at 0 if only one number is given.
 
     The dtype is int64 if all three are integers, else float32. As in PyTorch, an integer dtype drops the fractions of
@@ -303,6 +325,12 @@ def argsort(input: Operand, dim: Dims = -1, descending: builtins.bool = False, s
     """Return the indices that sort along dim. The sort is always stable; NaN counts as the largest."""
 def argwhere(input: Tensor) -> Tensor:
     """Return the positions of elements that are not zero, one row each. Reads the value."""
+def as_strided(input: Tensor, size: Sequence[builtins.int], stride: Sequence[builtins.int], storage_offset: builtins.int | None = None) -> Tensor:
+    """Return the elements at storage_offset + i * stride[0] + j * stride[1] + ... as a copy.
+
+    The elements are counted in row-major order of `input`, as in PyTorch for a contiguous tensor.
+
+    >>> nt.as_strided(nt.arange(6), (2, 2), (1, 2))"""
 def as_tensor(data: Any, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Create a tensor as `tensor` does, but return a Tensor that already has the dtype unchanged."""
 def asarray(data: Any, dtype: DTypeLike = None, device: Any = None, copy: builtins.bool | None = None, *, requires_grad: builtins.bool = False) -> Tensor:
@@ -559,8 +587,8 @@ def clip(input: Tensor, min: Operand | None = None, max: Operand | None = None) 
     >>> nt.clamp(nt.tensor([-2.0, 0.5, 3.0]), min=0.0, max=1.0)"""
 def clip_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `clip`: the result is written to this tensor, and so to its views."""
-def clone(input: Tensor) -> Tensor:
-    """Return a new tensor with the same value. Values never change, so nothing is copied."""
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """Return a new tensor with the same value, whatever the memory format. Values never change: nothing is copied."""
 def column_stack(tensors: Sequence[Operand]) -> Tensor:
     """Join vectors as columns of a matrix, or matrices side by side."""
 def combinations(input: Tensor, r: builtins.int = 2, with_replacement: builtins.bool = False) -> Tensor:
@@ -764,11 +792,13 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: builtins.int = 0, dim1:
     """Return input with a diagonal replaced by src.
 
     >>> nt.diagonal_scatter(nt.zeros(2, 2), nt.tensor([1.0, 2.0]))"""
-def diff(input: Tensor, n: builtins.int = 1, dim: builtins.int = -1) -> Tensor:
+def diff(input: Tensor, n: builtins.int = 1, dim: builtins.int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
     """Subtract from each element along dim the one before it. Of bool, return True where they differ.
 
     Args:
         n: Number of times this is repeated.
+        prepend: Elements to put before `input` along dim first.
+        append: Elements to put after `input` along dim first.
 
     Raises:
         ArgumentError: `n` is negative.
@@ -841,26 +871,34 @@ def elu(input: Operand, alpha: builtins.float = 1.0) -> Tensor:
     """Return input where positive, else alpha * (exp(input) - 1)."""
 def elu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `elu`: the result is written to this tensor, and so to its views."""
-def embedding(input: Tensor, weight: Tensor, padding_idx: builtins.int | None = None) -> Tensor:
+def embedding(input: Tensor, weight: Tensor, padding_idx: builtins.int | None = None, max_norm: builtins.float | None = None, norm_type: builtins.float = 2.0, scale_grad_by_freq: builtins.bool = False, sparse: builtins.bool = False) -> Tensor:
     """Return the rows of weight at the indices in input. Rows of quantized weights are float32.
 
     Args:
         input: Integer indices of any shape.
         weight: Matrix (entries, features).
         padding_idx: Index of a row without gradient.
+        max_norm: Limit of the norm of rows. The rows that are used and exceed it are scaled in place.
+        norm_type: Order of that norm.
+        scale_grad_by_freq: True to divide the gradient of a row by its number of occurrences; not supported.
+        sparse: Has no effect; gradients are dense.
 
     Returns:
         Tensor of shape (*input.shape, features).
 
     >>> nt.embedding(nt.tensor([2, 0]), nt.arange(6.0).reshape(3, 2))"""
-def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, *, mode: builtins.str = 'mean', per_sample_weights: Tensor | None = None, include_last_offset: builtins.bool = False, padding_idx: builtins.int | None = None) -> Tensor:
+def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: builtins.float | None = None, norm_type: builtins.float = 2, scale_grad_by_freq: builtins.bool = False, mode: builtins.str = 'mean', sparse: builtins.bool = False, per_sample_weights: Tensor | None = None, include_last_offset: builtins.bool = False, padding_idx: builtins.int | None = None) -> Tensor:
     """Return the sum, mean or maximum of the rows of weight in each bag. An empty bag gives zeros.
 
     Args:
         input: Indices: a matrix with one bag per row, or a vector with `offsets`.
         weight: Matrix (entries, features).
         offsets: Position of the first index of each bag in a vector.
+        max_norm: Limit of the norm of rows. The rows that are used and exceed it are scaled in place.
+        norm_type: Order of that norm.
+        scale_grad_by_freq: True to divide the gradient of a row by its number of occurrences; not supported.
         mode: "sum", "mean" or "max".
+        sparse: Has no effect; gradients are dense.
         per_sample_weights: Factors of the rows, for "sum".
         include_last_offset: True if the last offset is the end of the last bag.
         padding_idx: Index that does not count.
@@ -913,6 +951,8 @@ def expm1_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `expm1`: the result is written to this tensor, and so to its views."""
 def eye(n: builtins.int, m: builtins.int | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Create a matrix of n rows and m (default n) columns with ones on the diagonal."""
+def feature_alpha_dropout(input: Tensor, p: builtins.float = 0.5, training: builtins.bool = False) -> Tensor:
+    """Replace whole channels (dimension 1) by selu's lower limit, like `alpha_dropout`."""
 def finfo(type: Any = None) -> FloatLimits:
     """Return the limits of a float dtype, by default float32. eps is the distance from 1 to the next number."""
 def fix(input: Operand) -> Tensor:
@@ -990,8 +1030,12 @@ def frexp(input: Tensor) -> MantissaExponent:
 
     Returns:
         `mantissa`, 0 or with a magnitude in [0.5, 1), and `exponent`, both of the shape of `input`."""
-def from_dlpack(external: Any) -> Tensor:
-    """Copy an array that supports DLPack, such as a PyTorch tensor or a JAX array, to a tensor of the same dtype.
+def from_dlpack(external: Any, *, device: Any = None, copy: builtins.bool | None = None) -> Tensor:
+    """Convert an array that supports DLPack, such as a PyTorch tensor or a JAX array, to a tensor of the same dtype.
+
+    Args:
+        external: Array of another library.
+        copy: False shares the memory of a row-major array, which must not be written to any more.
 
     Raises:
         BufferError: The memory is not accessible to the CPU.
@@ -1050,8 +1094,11 @@ def gated_linear_attn(k: Tensor, v: Tensor, q: Tensor, g: Tensor, state: Tensor,
         Outputs of the shape of `v`, and the last states.
 
     >>> nt.gated_linear_attn(*[nt.ones(2, 1, 2)] * 4, nt.zeros(1, 1, 2, 2), 0.5)"""
-def gather(input: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
+def gather(input: Tensor, dim: builtins.int, index: Tensor, *, sparse_grad: builtins.bool = False) -> Tensor:
     """Return out[i][j] = input[index[i][j]][j] for dim = 0, and accordingly for other dims.
+
+    Args:
+        sparse_grad: Has no effect; gradients are dense.
 
     >>> nt.gather(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([[1, 0], [0, 0]]))"""
 def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor, full: builtins.bool = False, eps: builtins.float = 1e-06, *, reduction: builtins.str = 'mean') -> Tensor:
@@ -1720,6 +1767,42 @@ def mul_mat_id(a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
         Tensor (tokens, used, m).
 
     >>> nt.mul_mat_id(nt.arange(3.0).reshape(3, 1, 1), nt.ones(2, 1, 1), nt.tensor([[0, 1], [2, 1]]))"""
+def multi_head_attention_forward(query: Tensor, key: Tensor, value: Tensor, embed_dim_to_check: builtins.int, num_heads: builtins.int, in_proj_weight: Tensor | None, in_proj_bias: Tensor | None, bias_k: Tensor | None, bias_v: Tensor | None, add_zero_attn: builtins.bool, dropout_p: builtins.float, out_proj_weight: Tensor, out_proj_bias: Tensor | None, training: builtins.bool = True, key_padding_mask: Tensor | None = None, need_weights: builtins.bool = True, attn_mask: Tensor | None = None, use_separate_proj_weight: builtins.bool = False, q_proj_weight: Tensor | None = None, k_proj_weight: Tensor | None = None, v_proj_weight: Tensor | None = None, static_k: Tensor | None = None, static_v: Tensor | None = None, average_attn_weights: builtins.bool = True, is_causal: builtins.bool = False) -> builtins.tuple[Tensor, Tensor | None]:
+    """Attend with several heads, between linear layers, as `nn.MultiheadAttention` does.
+
+    Masks are True for excluded keys, or floats that are added to the scores.
+
+    Args:
+        query: Floats (tokens, batch, features); the batch may be omitted.
+        key: Floats (keys, batch, features).
+        value: Floats (keys, batch, features).
+        embed_dim_to_check: Features of `query`.
+        num_heads: Number of heads.
+        in_proj_weight: Weights of query, key and value below one another.
+        in_proj_bias: Biases of query, key and value in a row.
+        bias_k: Further key, (1, 1, features).
+        bias_v: Further value, (1, 1, features).
+        add_zero_attn: True to append a key and a value of zeros.
+        dropout_p: Dropout probability of the weights.
+        out_proj_weight: Weight of the last linear layer.
+        out_proj_bias: Bias of the last linear layer.
+        training: False to drop no weights.
+        key_padding_mask: Mask (batch, keys).
+        need_weights: True to return the attention weights too.
+        attn_mask: Mask (queries, keys) or (batch * num_heads, queries, keys).
+        use_separate_proj_weight: True to use the three weights that follow in place of `in_proj_weight`.
+        q_proj_weight: Weight of the query.
+        k_proj_weight: Weight of the key.
+        v_proj_weight: Weight of the value.
+        static_k: Keys (batch * num_heads, keys, features of a head) in place of those of `key`.
+        static_v: Values in place of those of `value`.
+        average_attn_weights: True to average the weights over the heads.
+        is_causal: Hint that `attn_mask`, which must be passed, is causal.
+
+    Returns:
+        The result in the shape of `query`, and the weights or None.
+
+    >>> nt.multi_head_attention_forward(*[nt.ones(2, 4)] * 3, 4, 2, nt.ones(12, 4), *[None] * 3, False, 0.0, nt.ones(4, 4), None)"""
 def multi_margin_loss(input: Tensor, target: Tensor, p: builtins.int = 1, margin: builtins.float = 1.0, weight: Tensor | None = None, *, reduction: builtins.str = 'mean') -> Tensor:
     """Return the mean over the other classes i of max(margin - input[target] + input[i], 0) ** p; classes come last.
 
@@ -1828,6 +1911,10 @@ def norm(input: Tensor, p: builtins.float | builtins.str = 2.0, dim: Dims = None
         p: Order, which may be infinite or 0; "fro" is 2.
         dim: Dimensions to reduce; None for all.
         dtype: Dtype to convert input to first."""
+def norm_except_dim(v: Tensor, pow: builtins.int = 2, dim: builtins.int = 0) -> Tensor:
+    """Return the norms over all dimensions except one, or over all for dim=-1, with extents of 1.
+
+    >>> nt.norm_except_dim(nt.ones(3, 4))"""
 def norm_rows(input: Operand, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
     """Return (input - mean) / sqrt(variance + eps) over dim: layer norm without weights."""
 def normal(mean: Tensor | builtins.float, std: Tensor | builtins.float = 1.0, size: Any = None, *, generator: Generator | None = None, dtype: Any = None, device: Any = None) -> Tensor:
@@ -2020,8 +2107,13 @@ def renorm(input: Tensor, p: builtins.float, dim: builtins.int, maxnorm: builtin
     >>> nt.renorm(nt.tensor([[3.0, 4.0], [0.3, 0.4]]), 2, 0, 1.0)"""
 def renorm_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `renorm`: the result is written to this tensor, and so to its views."""
-def repeat_interleave(input: Tensor, repeats: builtins.int, dim: builtins.int | None = None) -> Tensor:
-    """Repeat every element `repeats` times, along `dim` or flattened."""
+def repeat_interleave(input: Tensor, repeats: builtins.int | Tensor | None = None, dim: builtins.int | None = None, *, output_size: builtins.int | None = None) -> Tensor:
+    """Repeat every element `repeats` times, along `dim` or flattened.
+
+    Args:
+        repeats: Number of times, or an integer tensor with one number for each element along dim. None repeats the
+            positions 0, 1, ... as often as `input` states.
+        output_size: Sum of the numbers in a tensor, which is read if it is not given."""
 def reshape(input: Operand, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
     """Give the elements, in row-major order, another shape; the result shares memory if the strides allow that."""
 def result_type(tensor1: Operand, tensor2: Operand) -> DType:

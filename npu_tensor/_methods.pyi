@@ -195,6 +195,12 @@ class Methods:
         """Return the indices that sort along dim. The sort is always stable; NaN counts as the largest."""
     def argwhere(self) -> Tensor:
         """Return the positions of elements that are not zero, one row each. Reads the value."""
+    def as_strided(self, size: Sequence[builtins.int], stride: Sequence[builtins.int], storage_offset: builtins.int | None = None) -> Tensor:
+        """Return the elements at storage_offset + i * stride[0] + j * stride[1] + ... as a copy.
+
+        The elements are counted in row-major order of `input`, as in PyTorch for a contiguous tensor.
+
+        >>> nt.as_strided(nt.arange(6), (2, 2), (1, 2))"""
     def asin(self) -> Tensor:
         """Compute the inverse sine in radians; NaN beyond -1 and 1."""
     def asin_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -235,7 +241,7 @@ class Methods:
         """Draw 1 with the probability in each element of input, or with p, else 0; NaN where it is outside [0, 1]."""
     def bernoulli_(self, p: Tensor | builtins.float = 0.5, *, generator: Generator | None = None) -> Tensor:
         """Replace the value by 1 with probability p, else 0. An invalid p gives NaN, or 0 of integers."""
-    def bfloat16(self) -> Tensor:
+    def bfloat16(self, memory_format: Any = None) -> Tensor:
         """As bfloat16."""
     def bincount(self, weights: Tensor | None = None, minlength: builtins.int = 0) -> Tensor:
         """Return the number of occurrences of 0, 1, ... in a vector, or the sums of their weights. Reads the value.
@@ -269,11 +275,11 @@ class Methods:
         """Return the products of two stacks (batch, n, k) and (batch, k, m).
 
         >>> nt.bmm(nt.ones(2, 1, 3), nt.ones(2, 3, 2))"""
-    def bool(self) -> Tensor:
+    def bool(self, memory_format: Any = None) -> Tensor:
         """As bool."""
     def broadcast_to(self, size: Sequence[builtins.int]) -> Tensor:
         """Expand to a shape by the rules of broadcasting."""
-    def byte(self) -> Tensor:
+    def byte(self, memory_format: Any = None) -> Tensor:
         """As uint8."""
     def cauchy_(self, *parameters: builtins.float, generator: Generator | None = None) -> Tensor:
         """Replace the value by random numbers of a Cauchy distribution with a median and a half width at half maximum."""
@@ -285,7 +291,7 @@ class Methods:
         """Return max(input, 0) + min(alpha * (exp(input / alpha) - 1), 0)."""
     def celu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `celu`: the result is written to this tensor, and so to its views."""
-    def char(self) -> Tensor:
+    def char(self, memory_format: Any = None) -> Tensor:
         """As int8."""
     def cholesky(self, upper: builtins.bool = False) -> Tensor:
         """Return the Cholesky factor, like `linalg.cholesky`.
@@ -333,8 +339,8 @@ class Methods:
         >>> nt.clamp(nt.tensor([-2.0, 0.5, 3.0]), min=0.0, max=1.0)"""
     def clip_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `clip`: the result is written to this tensor, and so to its views."""
-    def clone(self) -> Tensor:
-        """Return a new tensor with the same value. Values never change, so nothing is copied."""
+    def clone(self, *, memory_format: Any = None) -> Tensor:
+        """Return a new tensor with the same value, whatever the memory format. Values never change: nothing is copied."""
     def copy_(self, src: Operand, non_blocking: builtins.bool = False) -> Tensor:
         """Replace the value by that of src, broadcast and converted."""
     def copysign(self, other: Operand) -> Tensor:
@@ -409,11 +415,13 @@ class Methods:
         """Return input with a diagonal replaced by src.
 
         >>> nt.diagonal_scatter(nt.zeros(2, 2), nt.tensor([1.0, 2.0]))"""
-    def diff(self, n: builtins.int = 1, dim: builtins.int = -1) -> Tensor:
+    def diff(self, n: builtins.int = 1, dim: builtins.int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
         """Subtract from each element along dim the one before it. Of bool, return True where they differ.
 
         Args:
             n: Number of times this is repeated.
+            prepend: Elements to put before `input` along dim first.
+            append: Elements to put after `input` along dim first.
 
         Raises:
             ArgumentError: `n` is negative.
@@ -452,7 +460,7 @@ class Methods:
         """Return the sum of the products of two vectors.
 
         >>> nt.dot(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
-    def double(self) -> Tensor:
+    def double(self, memory_format: Any = None) -> Tensor:
         """As float64."""
     def dsplit(self, indices_or_sections: builtins.int | Sequence[builtins.int]) -> builtins.tuple[Tensor, ...]:
         """Split along dimension 2 into equal parts, or between indices, like `tensor_split`.
@@ -518,7 +526,7 @@ class Methods:
         """Reverse the columns."""
     def flipud(self) -> Tensor:
         """Reverse the rows."""
-    def float(self) -> Tensor:
+    def float(self, memory_format: Any = None) -> Tensor:
         """As float32."""
     def float_power(self, exponent: Operand) -> Tensor:
         """Raise input to the power of exponent, in float64."""
@@ -551,8 +559,11 @@ class Methods:
 
         Returns:
             `mantissa`, 0 or with a magnitude in [0.5, 1), and `exponent`, both of the shape of `input`."""
-    def gather(self, dim: builtins.int, index: Tensor) -> Tensor:
+    def gather(self, dim: builtins.int, index: Tensor, *, sparse_grad: builtins.bool = False) -> Tensor:
         """Return out[i][j] = input[index[i][j]][j] for dim = 0, and accordingly for other dims.
+
+        Args:
+            sparse_grad: Has no effect; gradients are dense.
 
         >>> nt.gather(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([[1, 0], [0, 0]]))"""
     def gcd(self, other: Operand) -> Tensor:
@@ -610,7 +621,7 @@ class Methods:
         """Compare: input > other."""
     def gt_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `gt`: the result is written to this tensor, and so to its views."""
-    def half(self) -> Tensor:
+    def half(self, memory_format: Any = None) -> Tensor:
         """As float16."""
     def hardshrink(self, lambd: builtins.float = 0.5) -> Tensor:
         """Return input where it is outside [-lambd, lambd], else zero."""
@@ -696,7 +707,7 @@ class Methods:
         >>> nt.index_select(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([1]))"""
     def inner(self, other: Tensor) -> Tensor:
         """Return the sums of products along the last dimensions of both; if one is a number, the product."""
-    def int(self) -> Tensor:
+    def int(self, memory_format: Any = None) -> Tensor:
         """As int32."""
     def inverse(self) -> Tensor:
         """Return the inverse of square matrices."""
@@ -838,7 +849,7 @@ class Methods:
         """In-place form of `logsigmoid`: the result is written to this tensor, and so to its views."""
     def logsumexp(self, dim: Dims, keepdim: builtins.bool = False) -> Tensor:
         """Compute log(sum(exp(input))) over dim without overflow."""
-    def long(self) -> Tensor:
+    def long(self, memory_format: Any = None) -> Tensor:
         """As int64."""
     def lt(self, other: Operand) -> Tensor:
         """Compare: input < other."""
@@ -1133,8 +1144,13 @@ class Methods:
         """Repeat the whole tensor along each dimension; more numbers than dimensions add leading ones."""
     def repeat_as(self, other: Tensor) -> Tensor:
         """Repeat input as a whole to the shape of other, which it must divide."""
-    def repeat_interleave(self, repeats: builtins.int, dim: builtins.int | None = None) -> Tensor:
-        """Repeat every element `repeats` times, along `dim` or flattened."""
+    def repeat_interleave(self, repeats: builtins.int | Tensor | None = None, dim: builtins.int | None = None, *, output_size: builtins.int | None = None) -> Tensor:
+        """Repeat every element `repeats` times, along `dim` or flattened.
+
+        Args:
+            repeats: Number of times, or an integer tensor with one number for each element along dim. None repeats the
+                positions 0, 1, ... as often as `input` states.
+            output_size: Sum of the numbers in a tensor, which is read if it is not given."""
     def reshape(self, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
         """Give the elements, in row-major order, another shape; the result shares memory if the strides allow that."""
     def reshape_as(self, other: Tensor) -> Tensor:
@@ -1235,7 +1251,7 @@ class Methods:
         """Return the sign as -1, 0 or 1. This is GGML's name of `sign`."""
     def sgn_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `sgn`: the result is written to this tensor, and so to its views."""
-    def short(self) -> Tensor:
+    def short(self, memory_format: Any = None) -> Tensor:
         """As int16."""
     def sigmoid(self) -> Tensor:
         """Return 1 / (1 + exp(-input))."""
@@ -1413,12 +1429,12 @@ class Methods:
         """In-place form of `threshold`: the result is written to this tensor, and so to its views."""
     def tile(self, *dims: Any) -> Tensor:
         """Repeat the whole tensor like `repeat`; fewer numbers than dimensions apply to the last ones."""
-    def to(self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: builtins.bool = False, copy: builtins.bool = False) -> Tensor:
+    def to(self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: builtins.bool = False, copy: builtins.bool = False, memory_format: Any = None) -> Tensor:
         """Convert to another dtype.
 
         The arguments are (dtype), (device, dtype), or another tensor for its dtype. The tensor itself is returned if
         nothing changes. A device, "cpu" or one in use, is accepted and changes nothing: `set_default_device` chooses the
-        devices that run ops.
+        devices that run ops. A memory format changes nothing either, as the planner chooses the order of images.
 
         Raises:
             DeviceError: The device is unknown or not in use."""
@@ -1465,7 +1481,7 @@ class Methods:
         """Split the dimension `dim` into `sizes`, one of which may be -1.
 
         >>> nt.unflatten(nt.arange(6), 0, (2, 3))"""
-    def unfold(self, dimension_: builtins.int, size: builtins.int, step: builtins.int) -> Tensor:
+    def unfold(self, dimension: builtins.int, size: builtins.int, step: builtins.int) -> Tensor:
         """Return the slices of `size` elements along a dimension, `step` apart, as a view with size as last dimension."""
     def uniform_(self, from_: builtins.float = 0.0, to: builtins.float = 1.0, *, generator: Generator | None = None) -> Tensor:
         """Replace the value by uniform random numbers on [from_, to). Rounding to the dtype may give `to`."""

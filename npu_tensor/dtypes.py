@@ -150,6 +150,9 @@ mxfp4 = _quantized("mxfp4", 39, 32, ("e", "u1"), ("qs", "u1", 16))
 QUANTIZED: Final = (q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k, iq4_nl, mxfp4)
 """Quantized dtypes: weights in blocks with common scales, in ggml's formats; see `npu_tensor.ops.quantized`."""
 
+FORMATS: Final = ("channels_last", "channels_last_3d", "contiguous_format", "preserve_format", "strided")
+"""Memory formats and layout of PyTorch, which functions accept and ignore."""
+
 
 def stored_shape(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
     """Return the shape of the stored array. The last dimension of a quantized tensor counts blocks."""

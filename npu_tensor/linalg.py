@@ -6,6 +6,7 @@ results are rounded. Leading dimensions are a batch. Singular matrices and the l
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -159,6 +160,8 @@ def norm(
     dims = (dim,) if isinstance(dim, int) else dim if dim is None else tuple(dim)
     if (len(dims) == 1) if dims is not None else (ord is None or A.ndim == 1):
         return A.norm(2.0 if ord is None else ord, dims, keepdim)
+    if dims is not None and len(dims) != 2:
+        raise ArgumentError(f"linalg.norm of matrices reduces two dimensions, not {dims}")
     return _applied("norm", lambda a: np.linalg.norm(a, ord, dims, keepdim), A)
 
 
@@ -180,7 +183,7 @@ def solve(A: Tensor, B: Tensor) -> Tensor:
     return from_array(_computed("solve", np.linalg.solve, a, b), dtype)
 
 
-def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:
     """Return the X that minimizes A @ X - B, for one matrix A.
 
     Args:
@@ -188,6 +191,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
         B: Matrix (m, k) or vector (m).
         rcond: Singular values below rcond times the largest count as 0; by default epsilon times the larger extent of
             A.
+        driver: Has no effect: LAPACK's "gelsd" is always used.
     """
     dtype, (a, b) = _arrays("lstsq", A, B)
     if a.ndim != 2 or b.ndim not in (1, 2):
@@ -262,9 +266,27 @@ def _smallest_counted(values: Array, shape: Sequence[int], atol: float | None, r
     return limit
 
 
-def pinv(A: Tensor, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Tensor:
-    """Return the pseudoinverse of matrices. Singular values up to max(atol, rtol * the largest) count as 0."""
+def pinv(
+    A: Tensor,
+    rcond: float | None = None,
+    *,
+    atol: float | None = None,
+    rtol: float | None = None,
+    hermitian: bool = False,
+) -> Tensor:
+    """Return the pseudoinverse of matrices. Singular values up to max(atol, rtol * the largest) count as 0.
+
+    Args:
+        A: Matrices of any shape.
+        rcond: Older name of `rtol`.
+        atol: Absolute limit.
+        rtol: Relative limit, by default epsilon times the larger extent.
+        hermitian: True to read only the lower triangle of symmetric matrices.
+    """
     dtype, (array,) = _arrays("pinv", A, square=hermitian)
+    rtol = rcond if rtol is None else rtol
+    if hermitian:
+        array = np.tril(array) + np.swapaxes(np.tril(array, -1), -1, -2)
     u, s, vh = _computed("pinv", np.linalg.svd, array, full_matrices=False)
     kept = s > _smallest_counted(s, array.shape, atol, rtol)
     inverse = np.divide(1, s, out=np.zeros_like(s), where=kept)
@@ -274,6 +296,8 @@ def pinv(A: Tensor, *, atol: float | None = None, rtol: float | None = None, her
 def matrix_rank(A: Tensor, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Tensor:
     """Return the number of singular values of matrices above max(atol, rtol * the largest)."""
     _, (array,) = _arrays("matrix_rank", A, square=hermitian)
+    if hermitian:
+        array = np.tril(array) + np.swapaxes(np.tril(array, -1), -1, -2)
     values = _computed("matrix_rank", np.linalg.svd, array, compute_uv=False)
     return from_array(np.asarray((values > _smallest_counted(values, array.shape, atol, rtol)).sum(-1), np.int64))
 
@@ -301,6 +325,8 @@ def matrix_exp(A: Tensor) -> Tensor:
 
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     """Return the product of matrices in the cheapest order; the first and the last may be vectors."""
+    if not tensors[0].is_floating_point():
+        return functools.reduce(matmul, tensors)
     dtype, arrays = _arrays("multi_dot", *(tensor.reshape(1, -1) if tensor.ndim == 1 else tensor for tensor in tensors))
     shaped = [array.reshape(tensor.shape) for array, tensor in zip(arrays, tensors, strict=True)]
     return from_array(np.asarray(np.linalg.multi_dot(shaped)), dtype)
@@ -383,7 +409,7 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
     N is the last extent of x by default.
     """
     x = _operand("vander", x)
-    x = x if x.is_floating_point() else x.to(int64)
+    x = (x if x.is_floating_point() else x.to(int64)).reshape(x.shape or (1,))
     count = x.shape[-1] if N is None else N
     exponents = from_array(np.arange(count))
     return x.unsqueeze(-1) ** exponents.to(x.dtype)

@@ -512,8 +512,8 @@ class Tensor(Methods):
         Storage.moves += 1
         self._name(view._node)
 
-    def contiguous(self) -> Tensor:
-        """Return self if its elements are in row-major order, else a copy."""
+    def contiguous(self, memory_format: Any = None) -> Tensor:
+        """Return self if its elements are in row-major order, else a copy, whatever the memory format."""
         return self if self.is_contiguous() else self.clone()
 
     def cpu(self) -> Tensor:

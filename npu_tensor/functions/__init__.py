@@ -21,6 +21,7 @@ from npu_tensor.functions import (  # noqa: F401
     scattering,
     search,
     shape,
+    special_functions,
     stacking,
     statistics,
 )

@@ -31,6 +31,7 @@ from npu_tensor.dtypes import (
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.creation import check_device
 from npu_tensor.functions.register import Operand, composite, fitting
+from npu_tensor.functions.shape import cat
 from npu_tensor.ops import registry
 from npu_tensor.ops.rules import dimension
 from npu_tensor.tensor import ACCEPTED, Tensor, refused
@@ -128,11 +129,15 @@ def rsub(input: Operand, other: Operand, *, alpha: float = 1) -> Tensor:
 
 
 @composite()
-def diff(input: Tensor, n: int = 1, dim: int = -1) -> Tensor:
+def diff(
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
+) -> Tensor:
     """Subtract from each element along dim the one before it. Of bool, return True where they differ.
 
     Args:
         n: Number of times this is repeated.
+        prepend: Elements to put before `input` along dim first.
+        append: Elements to put after `input` along dim first.
 
     Raises:
         ArgumentError: `n` is negative.
@@ -143,6 +148,8 @@ def diff(input: Tensor, n: int = 1, dim: int = -1) -> Tensor:
     if not input.ndim:
         raise ShapeError("a zero-dimensional tensor has no neighbours")
     dim = dimension(dim, input.ndim)
+    if prepend is not None or append is not None:
+        input = cat([part for part in (prepend, input, append) if part is not None], dim)
     for _ in range(n):
         steps = max(input.shape[dim] - 1, 0)
         after, before = input.narrow(dim, input.shape[dim] - steps, steps), input.narrow(dim, 0, steps)
@@ -386,12 +393,13 @@ def to(
     device: Any = None,
     non_blocking: bool = False,
     copy: bool = False,
+    memory_format: Any = None,
 ) -> Tensor:
     """Convert to another dtype.
 
     The arguments are (dtype), (device, dtype), or another tensor for its dtype. The tensor itself is returned if
     nothing changes. A device, "cpu" or one in use, is accepted and changes nothing: `set_default_device` chooses the
-    devices that run ops.
+    devices that run ops. A memory format changes nothing either, as the planner chooses the order of images.
 
     Raises:
         DeviceError: The device is unknown or not in use.
@@ -435,7 +443,7 @@ def _names_dtype(name: str) -> bool:
 
 
 def _cast_method(name: str, dtype: DType) -> None:
-    def method(input: Tensor) -> Tensor:
+    def method(input: Tensor, memory_format: Any = None) -> Tensor:
         return to(input, dtype)
 
     method.__name__ = name
@@ -454,6 +462,6 @@ def type_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @composite(ggml="DUP, CONT")
-def clone(input: Tensor) -> Tensor:
-    """Return a new tensor with the same value. Values never change, so nothing is copied."""
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """Return a new tensor with the same value, whatever the memory format. Values never change: nothing is copied."""
     return input.reshape(input.shape)

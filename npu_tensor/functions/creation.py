@@ -197,8 +197,12 @@ def from_numpy(array: np.ndarray[Any, Any], copy: bool = True) -> Tensor:
 
 
 @composite(method=False)
-def from_dlpack(external: Any) -> Tensor:
-    """Copy an array that supports DLPack, such as a PyTorch tensor or a JAX array, to a tensor of the same dtype.
+def from_dlpack(external: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """Convert an array that supports DLPack, such as a PyTorch tensor or a JAX array, to a tensor of the same dtype.
+
+    Args:
+        external: Array of another library.
+        copy: False shares the memory of a row-major array, which must not be written to any more.
 
     Raises:
         BufferError: The memory is not accessible to the CPU.
@@ -209,7 +213,8 @@ def from_dlpack(external: Any) -> Tensor:
     """
     if not hasattr(external, "__dlpack__"):
         raise TypeError(f"from_dlpack needs an array that has __dlpack__, not {type(external).__name__}")
-    return from_array(as_array(external))
+    check_device(device)
+    return from_array(as_array(external), copy=copy is not False)
 
 
 def _filled(shape: tuple[int, ...], value: float, dtype: DTypeLike, device: Any) -> Tensor:
@@ -277,7 +282,7 @@ def _number_dtype(dtype: DTypeLike) -> DType:
 
 @composite(method=False, ggml="ARANGE", creates=True)
 def arange(
-    start: float, end: float | None = None, step: float = 1, dtype: DTypeLike = None, device: Any = None
+    start: float = 0, end: float | None = None, step: float = 1, dtype: DTypeLike = None, device: Any = None
 ) -> Tensor:
     """Create start, start + step, ... below end, beginning at 0 if only one number is given.
 
@@ -367,18 +372,20 @@ def eye(n: int, m: int | None = None, dtype: DTypeLike = None, device: Any = Non
 # --- like another tensor
 
 
-@composite(method=False)
-def tril_indices(row: int, col: int, offset: int = 0) -> Tensor:
-    """Return rows and columns, int64 of shape (2, n), of the elements on and below a diagonal."""
+@composite(method=False, creates=True)
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Return rows and columns, of shape (2, n), of the elements on and below a diagonal."""
+    check_device(device)
     rows, columns = extents((row, col))
-    return from_array(np.stack(np.tril_indices(rows, offset, columns)), int64)
+    return from_array(np.stack(np.tril_indices(rows, offset, columns)), dtype or int64)
 
 
-@composite(method=False)
-def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
-    """Return rows and columns, int64 of shape (2, n), of the elements on and above a diagonal."""
+@composite(method=False, creates=True)
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DTypeLike = None, device: Any = None) -> Tensor:
+    """Return rows and columns, of shape (2, n), of the elements on and above a diagonal."""
+    check_device(device)
     rows, columns = extents((row, col))
-    return from_array(np.stack(np.triu_indices(rows, offset, columns)), int64)
+    return from_array(np.stack(np.triu_indices(rows, offset, columns)), dtype or int64)
 
 
 @composite(function=False, creates=True)

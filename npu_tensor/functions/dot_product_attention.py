@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Any, Final
 
 from npu_tensor import ops
 from npu_tensor.dtypes import float32, float64
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.creation import arange
-from npu_tensor.functions.neural import dropped, require_float, wide
+from npu_tensor.functions.neural import dropout, dropped, require_float, wide
+from npu_tensor.functions.products import linear
 from npu_tensor.functions.register import composite
+from npu_tensor.functions.shape import cat, pad
 from npu_tensor.graph.history import grad_mode
 from npu_tensor.planner.selection import accelerators, current
 from npu_tensor.tensor import Tensor
@@ -143,3 +145,127 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale
     operands = [each if each.ndim == 4 else each.reshape(*(1,) * (4 - each.ndim), *each.shape) for each in tensors]
     result: Tensor = ops.attention(*operands, scale=scale, is_causal=is_causal).transpose(1, 2)
     return result if query.ndim == 4 else result.reshape(*query.shape[:-1], value.shape[-1])
+
+
+# --- several heads
+
+
+@composite(method=False)
+def multi_head_attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Attend with several heads, between linear layers, as `nn.MultiheadAttention` does.
+
+    Masks are True for excluded keys, or floats that are added to the scores.
+
+    Args:
+        query: Floats (tokens, batch, features); the batch may be omitted.
+        key: Floats (keys, batch, features).
+        value: Floats (keys, batch, features).
+        embed_dim_to_check: Features of `query`.
+        num_heads: Number of heads.
+        in_proj_weight: Weights of query, key and value below one another.
+        in_proj_bias: Biases of query, key and value in a row.
+        bias_k: Further key, (1, 1, features).
+        bias_v: Further value, (1, 1, features).
+        add_zero_attn: True to append a key and a value of zeros.
+        dropout_p: Dropout probability of the weights.
+        out_proj_weight: Weight of the last linear layer.
+        out_proj_bias: Bias of the last linear layer.
+        training: False to drop no weights.
+        key_padding_mask: Mask (batch, keys).
+        need_weights: True to return the attention weights too.
+        attn_mask: Mask (queries, keys) or (batch * num_heads, queries, keys).
+        use_separate_proj_weight: True to use the three weights that follow in place of `in_proj_weight`.
+        q_proj_weight: Weight of the query.
+        k_proj_weight: Weight of the key.
+        v_proj_weight: Weight of the value.
+        static_k: Keys (batch * num_heads, keys, features of a head) in place of those of `key`.
+        static_v: Values in place of those of `value`.
+        average_attn_weights: True to average the weights over the heads.
+        is_causal: Hint that `attn_mask`, which must be passed, is causal.
+
+    Returns:
+        The result in the shape of `query`, and the weights or None.
+
+    >>> nt.multi_head_attention_forward(*[nt.eye(4)] * 3, 4, 1, nt.ones(12, 4), *[None] * 3, False, 0, nt.eye(4), None)
+    """
+    if is_causal and attn_mask is None:
+        raise ArgumentError("Need attn_mask if specifying the is_causal hint.")
+    if query.shape[-1] != embed_dim_to_check or embed_dim_to_check % num_heads:
+        raise ShapeError(f"query has {query.shape[-1]} features for {embed_dim_to_check} in {num_heads} heads")
+    has_batch = query.ndim == 3
+    batched = {each: each.transpose(0, 1) if has_batch else each for each in (query, key, value)}
+    weights = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else in_proj_weight
+    parts = _projected([batched[query], batched[key], batched[value]], weights, in_proj_bias)
+    mask = _summed_masks(key_padding_mask, attn_mask, query, num_heads)
+    for place, further in ((1, bias_k), (2, bias_v)):
+        if further is not None:
+            lead = parts[place].shape[:-2]
+            parts[place] = cat([parts[place], further.expand(*lead, 1, embed_dim_to_check)], -2)
+    q, k, v = (each.unflatten(-1, (num_heads, -1)).transpose(-2, -3) for each in parts)
+    if static_k is not None:
+        k = static_k.unflatten(0, (-1, num_heads))
+    if static_v is not None:
+        v = static_v.unflatten(0, (-1, num_heads))
+    if add_zero_attn:
+        k, v = pad(k, (0, 0, 0, 1)), pad(v, (0, 0, 0, 1))
+    if mask is not None and k.shape[-2] != mask.shape[-1]:
+        mask = pad(mask, (0, (bias_k is not None) + add_zero_attn))
+    probability = dropout_p if training else 0.0
+    if need_weights:
+        scores = q @ k.mT * (1 / math.sqrt(q.shape[-1]))
+        attention = dropout((scores if mask is None else scores + mask).softmax(-1), probability)
+        result = attention @ v
+        returned = attention.mean(-3) if average_attn_weights else attention
+    else:
+        result, returned = scaled_dot_product_attention(q, k, v, mask, probability), None
+    result = linear(result.transpose(-2, -3).flatten(-2), out_proj_weight, out_proj_bias)
+    return (result.transpose(0, 1) if has_batch else result), returned
+
+
+def _projected(inputs: list[Tensor], weight: Any, bias: Tensor | None) -> list[Tensor]:
+    """Return query, key and value after their linear layers."""
+    if isinstance(weight, Tensor) and inputs[0] is inputs[1] is inputs[2]:  # One product for all three.
+        return [*linear(inputs[0], weight, bias).chunk(3, -1)]
+    weights = weight.chunk(3) if isinstance(weight, Tensor) else weight
+    biases = (None,) * 3 if bias is None else bias.chunk(3)
+    return [linear(*each) for each in zip(inputs, weights, biases, strict=True)]
+
+
+def _summed_masks(
+    key_padding_mask: Tensor | None, attn_mask: Tensor | None, query: Tensor, num_heads: int
+) -> Tensor | None:
+    """Return the sum of the masks as floats to add to the scores (batch, heads, queries, keys)."""
+    masks = []
+    if attn_mask is not None:
+        split = attn_mask.ndim == 3 and query.ndim == 3
+        masks.append(attn_mask.unflatten(0, (-1, num_heads)) if split else attn_mask)
+    if key_padding_mask is not None:
+        masks.append(key_padding_mask.unsqueeze(-2).unsqueeze(-2))
+    added = [each if each.is_floating_point() else ops.where_op(each, -math.inf, 0.0).to(query.dtype) for each in masks]
+    return None if not added else added[0] if len(added) == 1 else added[0] + added[1]

@@ -247,9 +247,15 @@ def put(input: Tensor, index: Any, value: Operand, wrap: bool = True, reduce: st
         reduce: "add" or "multiply" to combine with the value, once for each time a position occurs.
     """
     source = converted(value, input.dtype)
-    is_whole_mask = isinstance(index, Tensor) and index.dtype is bool_ and index.shape == input.shape
-    if is_whole_mask and source.numel() == 1 and not reduce:  # works without the mask's value
-        return ops.where_op(index, source.reshape(()), input)
+    if isinstance(index, tuple) and len(index) == 1 and isinstance(index[0], Tensor):
+        (index,) = index
+    if isinstance(index, Tensor) and index.dtype is bool_ and index.ndim and reduce != "multiply":
+        inner = input.shape[index.ndim :]
+        source = source.reshape(()) if source.numel() == 1 else source
+        if index.shape == input.shape[: index.ndim] and source.ndim <= len(inner):  # works without the mask's value
+            element = _fitted(source, inner)
+            mask = index.reshape(*index.shape, *(1 for _ in inner))
+            return ops.where_op(mask, input + element if reduce else element, input)
     index = _without_switches(index)
     if index is None:
         return input.clone()

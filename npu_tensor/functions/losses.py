@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from npu_tensor import ops
+from npu_tensor.dtypes import DType, default_dtype
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.creation import arange, full_like, zeros
 from npu_tensor.functions.neural import l1_loss, reduced, require_float, warn_of_broadcast, wide
@@ -34,14 +35,25 @@ def smooth_l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", beta:
 
 
 @composite(method=False)
-def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-    """Return half the squared distance up to delta, and delta times the distance minus half of delta beyond."""
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+) -> Tensor:
+    """Return half the squared distance up to delta, and delta times the distance minus half of delta beyond.
+
+    Args:
+        weight: Factor of the losses; None for 1.
+    """
     if not delta > 0:
         raise ArgumentError(f"delta must be positive, not {delta}")
     warn_of_broadcast(input, target)
     dtype, distance = require_float(input), (wide(input) - wide(target)).abs()
     losses = ops.where_op(distance < delta, distance * distance * 0.5, delta * (distance - 0.5 * delta))
-    return reduced(losses, reduction).to(dtype)
+    return reduced(_weighted(losses, weight), reduction).to(dtype)
+
+
+def _float_of(dtype: DType) -> DType:
+    """Return the dtype of losses of operands of a dtype: the default one for integers."""
+    return dtype if dtype.is_floating_point else default_dtype(float)
 
 
 def _weighted(losses: Tensor, weight: Tensor | None) -> Tensor:
@@ -127,11 +139,12 @@ def cosine_embedding_loss(
     """
     if input1.ndim != target.ndim + 1:
         raise ShapeError(f"{list(target.shape)} targets do not fit rows of {list(input1.shape)}")
-    a, b = wide(input1), wide(input2)
+    a, b = (wide(each) if each.is_floating_point() else each.float() for each in (input1, input2))
     # PyTorch adds 1e-12 to the squared lengths.
     cosine = (a * b).sum(-1) * (((a * a).sum(-1) + 1e-12) * ((b * b).sum(-1) + 1e-12)).rsqrt()
     apart = ops.where_op(target == -1, (cosine - margin).clamp(min=0), 0.0)
-    return reduced(ops.where_op(target == 1, 1 - cosine, apart), reduction).to(ops.mul(input1, input2).dtype)
+    losses = ops.where_op(target == 1, 1 - cosine, apart)
+    return reduced(losses, reduction).to(_float_of(ops.mul(input1, input2).dtype))
 
 
 @composite(method=False)
@@ -152,8 +165,8 @@ def margin_ranking_loss(
 
     >>> nt.margin_ranking_loss(nt.tensor([1.0]), nt.tensor([3.0]), nt.tensor([1.0]))
     """
-    losses = (margin - wide(target) * (wide(input1) - wide(input2))).clamp(min=0)
-    return reduced(losses, reduction).to(ops.sub(input1, input2).dtype)
+    losses = (-wide(target) * (wide(input1) - wide(input2)) + margin).clamp(min=0)
+    return reduced(losses, reduction).to(_float_of(ops.sub(input1, input2).dtype))
 
 
 @composite(method=False)
@@ -187,11 +200,12 @@ def multi_margin_loss(
 
     >>> nt.multi_margin_loss(nt.tensor([[0.1, 0.8]]), nt.tensor([1]))
     """
-    x, index = wide(input), target.unsqueeze(-1)
+    x, index = wide(input), target.reshape(*input.shape[:-1], 1)
+    x = x if x.ndim else x.reshape(1)
     losses = (margin - ops.gather_along(x, index, -1, "target") + x).clamp(min=0) ** p
     if weight is not None:
         losses = losses * ops.take_op(wide(weight), index, 0, "target")
-    others = ops.where_op(index == arange(input.shape[-1]), 0.0, losses)
+    others = ops.where_op(index == arange(x.shape[-1]), 0.0, losses)
     return reduced(others.mean(-1), reduction).to(require_float(input))
 
 
@@ -204,13 +218,14 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "m
     >>> nt.multilabel_margin_loss(nt.tensor([[0.1, 0.8]]), nt.tensor([[1, -1]]))
     """
     _require_target_for_each(input, target)
-    x, classes = wide(input), arange(input.shape[-1])
+    x, target = (wide(each).reshape(each.shape or (1,)) for each in (input, target))
+    classes = arange(x.shape[-1])
     counts = (target < 0).long().cumsum(-1) == 0
     safe = ops.where_op(counts, target, 0)
     is_target = ((safe.unsqueeze(-1) == classes) & counts.unsqueeze(-1)).any(-2)
     margins = (1 - ops.gather_along(x, safe, -1, "target").unsqueeze(-1) + x.unsqueeze(-2)).clamp(min=0)
     losses = ops.where_op(counts.unsqueeze(-1) & ~is_target.unsqueeze(-2), margins, 0.0).sum(-1).sum(-1)
-    return reduced(losses / input.shape[-1], reduction).to(require_float(input))
+    return reduced(losses / x.shape[-1], reduction).to(require_float(input))
 
 
 @composite(method=False)
@@ -293,7 +308,7 @@ def poisson_nll_loss(
     if full:
         stirling = expected * expected.log() - expected + 0.5 * (2 * math.pi * expected).log()
         losses = losses + ops.where_op(expected > 1, stirling, 0.0)
-    return reduced(losses, reduction).to(require_float(input))
+    return reduced(losses, reduction).to(_float_of(input.dtype))
 
 
 @composite(method=False)

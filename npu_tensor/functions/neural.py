@@ -19,10 +19,10 @@ from npu_tensor.functions.creation import arange, rand
 from npu_tensor.functions.register import composite
 from npu_tensor.graph.history import GradMode
 from npu_tensor.graph.index_checks import known_value
-from npu_tensor.ops.rules import dimension
+from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor, record
 
-__all__ = ["dropped", "reduced", "require_float", "warn_of_broadcast", "wide"]
+__all__ = ["dropped", "limit_rows", "reduced", "require_float", "warn_of_broadcast", "wide"]
 
 
 def wide(tensor: Tensor) -> Tensor:
@@ -253,11 +253,13 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: f
     """
     if input.ndim < 3:
         raise ShapeError(f"needs three dimensions or more, not {list(input.shape)}")
-    dtype, x = require_float(input), wide(input)
+    x = wide(input)
     around = [(0, 0)] * input.ndim
     around[1] = (size // 2, (size - 1) // 2)
     squares = ops.windows(ops.pad_widths(x * x, tuple(around)), 1, input.shape[1], size, 1, 1)
-    return (x / (squares.mean(-1) * alpha + k) ** beta).to(dtype)
+    means = squares.mean(-1) if x.is_floating_point() else squares.sum(-1) // size
+    result = x / (means * alpha + k) ** beta
+    return result.to(input.dtype) if input.is_floating_point() else result
 
 
 @composite(method=False)
@@ -266,6 +268,23 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
     if p == 2:
         return ops.l2_norm(input, dim, eps)
     return (wide(input) / wide(input).norm(p, dim, True).clamp(min=eps)).to(input.dtype)
+
+
+@composite(method=False)
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
+    """Return the norms over all dimensions except one, or over all for dim=-1, with extents of 1.
+
+    >>> nt.norm_except_dim(nt.ones(3, 4))
+    """
+    if dim == -1:
+        return v.norm(pow)
+    return v.norm(pow, tuple(axis for axis in range(v.ndim) if axis != dim), True)
+
+
+@composite("_weight_norm", method=False)
+def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """Return v scaled to the norms g along a dimension, as PyTorch's parametrization of weights does."""
+    return (wide(v) * (wide(g) / norm_except_dim(wide(v), 2, dim))).to(v.dtype)
 
 
 # --- activations with modes
@@ -363,22 +382,32 @@ def warn_of_broadcast(input: Tensor, target: Tensor) -> None:
         )
 
 
-def _elementwise_loss(difference: Callable[[Tensor], Tensor], input: Tensor, target: Tensor, reduction: str) -> Tensor:
+def _mean_weighted(losses: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    """Return the losses times their weights; divide their sum by that of the weights for the mean."""
+    if weight is None:
+        return reduced(losses, reduction)
+    weights = wide(weight).expand(losses.shape)
+    return _weighted(losses * weights, weights, reduction)
+
+
+def _elementwise_loss(
+    difference: Callable[[Tensor], Tensor], input: Tensor, target: Tensor, reduction: str, weight: Tensor | None
+) -> Tensor:
     warn_of_broadcast(input, target)
     losses = difference(wide(input) - wide(target))
-    return reduced(losses, reduction).to(ops.sub(input, target).dtype)
+    return _mean_weighted(losses, weight, reduction).to(ops.sub(input, target).dtype)
 
 
 @composite(method=False)
-def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """Return the squared differences of input and target, reduced."""
-    return _elementwise_loss(Tensor.square, input, target, reduction)
+def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+    """Return the squared differences of input and target, times weight, reduced. The mean is weighted."""
+    return _elementwise_loss(Tensor.square, input, target, reduction, weight)
 
 
 @composite(method=False)
-def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """Return the absolute differences of input and target, reduced."""
-    return _elementwise_loss(Tensor.abs, input, target, reduction)
+def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+    """Return the absolute differences of input and target, times weight, reduced. The mean is weighted."""
+    return _elementwise_loss(Tensor.abs, input, target, reduction, weight)
 
 
 def _require_target_per_row(scores: Tensor, target: Tensor, classes: int) -> None:
@@ -526,14 +555,39 @@ def cross_entropy(
 # --- embedding
 
 
+def limit_rows(
+    weight: Tensor, index: Tensor, max_norm: float | None, norm_type: float, scale_grad_by_freq: bool
+) -> None:
+    """Scale the rows at the indices to a largest norm, in place. Raise ArgumentError for gradients by frequency."""
+    if scale_grad_by_freq:
+        raise ArgumentError("scale_grad_by_freq=True is not supported; divide the gradients by the counts instead")
+    if max_norm is not None:
+        with GradMode(False):
+            positions = index.reshape(index.numel())
+            rows = ops.take_op(weight, positions, 0, "index", "embedding").renorm(norm_type, 0, max_norm)
+            weight._assign(weight.index_copy(0, positions, rows))
+
+
 @composite(method=False, ggml="GET_ROWS")
-def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
     """Return the rows of weight at the indices in input. Rows of quantized weights are float32.
 
     Args:
         input: Integer indices of any shape.
         weight: Matrix (entries, features).
         padding_idx: Index of a row without gradient.
+        max_norm: Limit of the norm of rows. The rows that are used and exceed it are scaled in place.
+        norm_type: Order of that norm.
+        scale_grad_by_freq: True to divide the gradient of a row by its number of occurrences; not supported.
+        sparse: Has no effect; gradients are dense.
 
     Returns:
         Tensor of shape (*input.shape, features).
@@ -542,6 +596,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     """
     if weight.ndim != 2:
         raise ShapeError(f"weight must have two dimensions, not {weight.ndim}")
+    limit_rows(weight, input, max_norm, norm_type, scale_grad_by_freq)
     rows = ops.take_op(weight, input, 0, "index", "embedding")
     if weight.dtype.is_quantized:
         return ops.dequantize(rows)
@@ -581,7 +636,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
 @composite(method=False)
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
     """Return the cosine of the angle between x1 and x2 over dim."""
-    place = dimension(dim, max(x1.ndim, x2.ndim)) - max(x1.ndim, x2.ndim)
-    a, b = wide(x1), wide(x2)
-    lengths = a.norm(2, place, True).clamp(min=eps), b.norm(2, place, True).clamp(min=eps)
-    return (a / lengths[0] * (b / lengths[1])).sum(place).to(ops.mul(x1, x2).dtype)
+    shape = broadcast_shapes(x1.shape, x2.shape)
+    a, b = wide(x1).expand(shape), wide(x2).expand(shape)
+    lengths = a.norm(2, dim, True).clamp(min=eps), b.norm(2, dim, True).clamp(min=eps)
+    return (a / lengths[0] * (b / lengths[1])).sum(dim).to(ops.mul(x1, x2).dtype)

@@ -7,14 +7,17 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from npu_tensor import ops
-from npu_tensor.dtypes import bool_
+from npu_tensor.dtypes import bool_, float64, int64
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.convolution import Sizes, each_place, for_places, require_places
 from npu_tensor.functions.creation import zeros
 from npu_tensor.functions.neural import require_float, wide
 from npu_tensor.ops.rules import integer_extents
-from npu_tensor.tensor import Tensor
+from npu_tensor.spec import contiguous_strides
+from npu_tensor.tensor import Tensor, from_array
 
 __all__ = ["adapted", "windows_of_pool"]
 
@@ -22,7 +25,7 @@ __all__ = ["adapted", "windows_of_pool"]
 def _kernel_and_steps(kernel_size: Sizes, stride: Sizes | None, places: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the extents of the windows and the steps between them, which default to the extents."""
     kernel = each_place("kernel_size", kernel_size, places)
-    return kernel, kernel if stride is None else each_place("stride", stride, places)
+    return kernel, kernel if stride is None or stride == () else each_place("stride", stride, places)
 
 
 def _count(ceil_mode: bool, extent: int, span: int, stride: int, padding: tuple[int, int]) -> int:
@@ -167,12 +170,16 @@ def _avg_pool(places: int) -> Callable[..., Tensor]:
 
         >>> nt.{name}({x}, 2, stride=1)
         """
-        require_float(input)
         if divisor_override == 0:
             raise ArgumentError("divisor_override must not be 0")
         require_places(input, places)
         windows = windows_of_pool(input.shape[-places:], kernel_size, stride, padding, 1, ceil_mode)
-        return _batched(_POOLS[places - 1], input, places, "avg", *windows, count_include_pad, divisor_override)
+        how = (*windows, count_include_pad, divisor_override)
+        if input.dtype is int64:  # quotients are truncated; the factor makes whole ones at least whole
+            means = _batched(_POOLS[places - 1], input.to(float64), places, "avg", *how)
+            return (means * (1 + 1e-12)).to(int64)
+        require_float(input)
+        return _batched(_POOLS[places - 1], input, places, "avg", *how)
 
     return avg_pool
 
@@ -235,11 +242,37 @@ def _adaptive_avg_pool(places: int) -> Callable[..., Tensor]:
 
 @for_places("adaptive_max_pool")
 def _adaptive_max_pool(places: int) -> Callable[..., Tensor]:
-    def adaptive_max_pool(input: Tensor, output_size: Sizes | Sequence[int | None] | None) -> Tensor:
+    def adaptive_max_pool(
+        input: Tensor, output_size: Sizes | Sequence[int | None] | None, return_indices: bool = False
+    ) -> Any:
         """Return the maxima of output_size parts of ({extents}), which may overlap by one element; None keeps all.
+
+        Args:
+            input: Tensor (batch, channels, {extents}).
+            output_size: Number of parts, one number or one per place.
+            return_indices: True to also return the position of each element in its channel.
 
         >>> nt.{name}({x}, 2)
         """
-        return adapted(input, output_size, places, "max")
+        result = adapted(input, output_size, places, "max")
+        return (result, _positions_of_parts(input, result.shape[-places:])) if return_indices else result
 
     return adaptive_max_pool
+
+
+def _positions_of_parts(input: Tensor, counts: tuple[int, ...]) -> Tensor:
+    """Return the positions in a channel of the largest elements of `counts` parts of its extents."""
+    lead, extents = input.shape[: -len(counts)], input.shape[-len(counts) :]
+    along = []  # positions (parts, elements of a part); the last element fills parts that are shorter by one
+    for extent, count in zip(extents, counts, strict=True):
+        starts = np.arange(count) * extent // max(count, 1)
+        ends = -(-np.arange(1, count + 1) * extent // max(count, 1))
+        along.append(np.minimum(starts[:, None] + np.arange(max(ends - starts, default=1)), ends[:, None] - 1))
+    places = np.zeros((1,) * (2 * len(counts)), np.int64)
+    for axis, (each, stride) in enumerate(zip(along, contiguous_strides(extents), strict=True)):
+        around = [1] * places.ndim
+        around[axis], around[axis + len(counts)] = each.shape
+        places = places + each.reshape(around) * stride
+    positions = from_array(places.reshape(*counts, math.prod(each.shape[1] for each in along)))
+    elements = input.reshape(*lead, math.prod(extents))[..., positions]
+    return positions.expand(elements.shape).gather(-1, elements.argmax(-1, True)).squeeze(-1)

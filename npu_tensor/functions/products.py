@@ -12,7 +12,7 @@ from npu_tensor import ops
 from npu_tensor.dtypes import bfloat16, float32, int8, int16, int32, uint8
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.neural import require_float
-from npu_tensor.functions.register import Operand, composite, tensor_of
+from npu_tensor.functions.register import Operand, composite, fitting, tensor_of
 from npu_tensor.ops import registry
 from npu_tensor.ops.rules import dimension, unpacked
 from npu_tensor.spec import broadcast_shapes
@@ -146,7 +146,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 
 
 @composite(method=False)
-def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
     """Return the p-norms of the differences of all rows of x1 (..., n, m) and x2 (..., k, m): (..., n, k)."""
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise ShapeError("needs (..., n, m) and (..., k, m)")
@@ -204,7 +204,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _scaled(tensor: Tensor, factor: float) -> Tensor:
-    return tensor if factor == 1 else tensor * factor
+    """Multiply by a number in the dtype of the tensor; integers truncate it."""
+    return tensor if factor == 1 else tensor * fitting(factor, tensor.dtype)
 
 
 def _plus_product(input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
@@ -246,7 +247,8 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, al
 
     >>> nt.addbmm(nt.ones(1, 2), nt.ones(2, 1, 3), nt.ones(2, 3, 2))
     """
-    return _plus_product(input, bmm(batch1, batch2).sum(0), beta, alpha)
+    product = bmm(batch1, batch2)
+    return _plus_product(input, product.sum(0, dtype=product.dtype), beta, alpha)
 
 
 @composite(in_place=True)
@@ -287,6 +289,11 @@ def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> 
         named = [list(range(a.ndim - dims, a.ndim)), list(range(dims))]
     else:
         named = [[dimension(dim, tensor.ndim) for dim in each] for tensor, each in zip((a, b), dims, strict=True)]
+    for first, second in zip(*named, strict=True):  # an extent of 1 broadcasts
+        if b.shape[second] == 1:
+            a = a.sum(first, True, dtype=a.dtype)
+        elif a.shape[first] == 1:
+            b = b.sum(second, True, dtype=b.dtype)
     rows, columns = ([d for d in range(t.ndim) if d not in n] for t, n in zip((a, b), named, strict=True))
     summed = [a.shape[dim] for dim in named[0]]
     if summed != [b.shape[dim] for dim in named[1]]:

@@ -61,7 +61,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     return _drawn(input.shape, input if p is None else p, generator).to(input.dtype)
 
 
-@composite(method=False)
+@composite(method=False, creates=True)
 def normal(
     mean: Tensor | float,
     std: Tensor | float = 1.0,
@@ -259,9 +259,8 @@ def log_normal_in_place(
 _SATURATED = -1.7580993408473766
 
 
-@composite(method=False)
-def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
-    """Replace elements by selu's lower limit with probability p in training, keeping mean and variance."""
+def _alpha_dropped(input: Tensor, p: float, training: bool, shape: tuple[int, ...]) -> Tensor:
+    """Apply dropout to selu's lower limit with one random number per element of `shape`."""
     if not 0 <= p <= 1:
         raise ArgumentError(f"p must be from 0 to 1, not {p}")
     if not training or p == 0:
@@ -269,8 +268,20 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tens
     if p == 1:
         return input * 0
     scale = 1 / math.sqrt((1 - p) * (1 + p * _SATURATED * _SATURATED))
-    kept = ops.where_op(rand(input.shape) < p, _SATURATED, wide(input))
+    kept = ops.where_op(rand(shape) < p, _SATURATED, wide(input))
     return (kept * scale - scale * p * _SATURATED).to(require_float(input))
+
+
+@composite(method=False)
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
+    """Replace elements by selu's lower limit with probability p in training, keeping mean and variance."""
+    return _alpha_dropped(input, p, training, input.shape)
+
+
+@composite(method=False)
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
+    """Replace whole channels (dimension 1) by selu's lower limit, like `alpha_dropout`."""
+    return _alpha_dropped(input, p, training, (*input.shape[:2], *[1] * (input.ndim - 2)))
 
 
 @composite(in_place=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from npu_tensor import ops
+from npu_tensor import linalg, ops
 from npu_tensor.dtypes import as_dtype, float32, float64
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError
 from npu_tensor.functions.register import Operand, composite
@@ -90,16 +90,26 @@ var = _spread("var", ops.var_op, "variance over dim: the sum of squared deviatio
 std = _spread("std", ops.std_op, "standard deviation over dim: the square root of `var`")
 
 
-@composite()
-def var_mean(input: Tensor, dim: Dims = None, *, correction: float = 1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """Return variance and mean over dim."""
-    return var(input, dim, keepdim=keepdim, correction=correction), input.mean(dim, keepdim)
+def _with_mean(name: str, spread: Callable[..., Tensor], text: str) -> None:
+    """Publish var_mean or std_mean."""
+
+    def spread_and_mean(
+        input: Tensor,
+        dim: Dims = None,
+        unbiased: bool | None = None,
+        keepdim: bool = False,
+        *,
+        correction: float | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        dims = None if isinstance(dim, bool) else dim
+        return spread(input, dim, unbiased, keepdim, correction=correction), input.mean(dims, keepdim)
+
+    spread_and_mean.__doc__ = f"Return {text} and mean over dim, with the arguments of `{name}`."
+    composite(f"{name}_mean")(spread_and_mean)
 
 
-@composite()
-def std_mean(input: Tensor, dim: Dims = None, *, correction: float = 1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """Return standard deviation and mean over dim."""
-    return std(input, dim, keepdim=keepdim, correction=correction), input.mean(dim, keepdim)
+_with_mean("var", var, "variance")
+_with_mean("std", std, "standard deviation")
 
 
 @composite()
@@ -121,7 +131,7 @@ def norm(input: Tensor, p: float | str = 2.0, dim: Dims = None, keepdim: bool = 
 
     Args:
         input: Floats of any shape.
-        p: Order, which may be infinite or 0; "fro" is 2.
+        p: Order, which may be infinite or 0; "fro" is 2; "nuc" is the sum of the singular values of matrices.
         dim: Dimensions to reduce; None for all.
         dtype: Dtype to convert input to first.
     """
@@ -131,8 +141,10 @@ def norm(input: Tensor, p: float | str = 2.0, dim: Dims = None, keepdim: bool = 
         raise DTypeError(f"takes floats, not {input.dtype.name}")
     if p == "fro":
         p = 2.0
+    if p == "nuc":
+        return linalg.matrix_norm(input, "nuc", range(input.ndim) if dim is None else dim, keepdim)
     if isinstance(p, str):
-        raise ArgumentError(f"p must be a number or 'fro', not {p!r}")
+        raise ArgumentError(f"p must be a number, 'fro' or 'nuc', not {p!r}")
     return ops.norm_op(input, dim, keepdim, p=p)
 
 

@@ -28,6 +28,9 @@ R = TypeVar("R")
 Operand = Tensor | np.ndarray[Any, Any] | float
 """Accepted in place of a tensor by every op."""
 
+_WITHOUT_EFFECT = ("layout", "memory_format", "pin_memory")
+"""PyTorch's keywords for the memory of new tensors. Tensors are dense and row-major here."""
+
 _REQUIRES_GRAD = inspect.Parameter("requires_grad", inspect.Parameter.KEYWORD_ONLY, default=False, annotation="bool")
 
 
@@ -77,7 +80,10 @@ def composite(
                     if synonyms[synonym] in kwargs:
                         raise given_twice(synonyms[synonym])
                     kwargs[synonyms[synonym]] = kwargs.pop(synonym)
-                requires_grad = creates and kwargs.pop("requires_grad", False)
+                if creates:
+                    requires_grad = kwargs.pop("requires_grad", False)
+                    for keyword in _WITHOUT_EFFECT:
+                        kwargs.pop(keyword, None)
                 out = kwargs.pop("out", None)
                 if keywords:
                     arguments = _with_numbers(public, positional, keywords, args, kwargs)

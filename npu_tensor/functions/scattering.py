@@ -20,6 +20,7 @@ from npu_tensor.functions.indexing import (
     scatter,
     with_dimension,
 )
+from npu_tensor.functions.neural import limit_rows
 from npu_tensor.functions.register import Operand, composite, tensor_of
 from npu_tensor.ops.rules import dimension, index_dtype
 from npu_tensor.spec import broadcast_shapes
@@ -174,8 +175,11 @@ def embedding_bag(
     input: Tensor,
     weight: Tensor,
     offsets: Tensor | None = None,
-    *,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
     mode: str = "mean",
+    sparse: bool = False,
     per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,
@@ -186,7 +190,11 @@ def embedding_bag(
         input: Indices: a matrix with one bag per row, or a vector with `offsets`.
         weight: Matrix (entries, features).
         offsets: Position of the first index of each bag in a vector.
+        max_norm: Limit of the norm of rows. The rows that are used and exceed it are scaled in place.
+        norm_type: Order of that norm.
+        scale_grad_by_freq: True to divide the gradient of a row by its number of occurrences; not supported.
         mode: "sum", "mean" or "max".
+        sparse: Has no effect; gradients are dense.
         per_sample_weights: Factors of the rows, for "sum".
         include_last_offset: True if the last offset is the end of the last bag.
         padding_idx: Index that does not count.
@@ -200,6 +208,7 @@ def embedding_bag(
         raise ArgumentError("needs a matrix, or a vector and offsets, and the mode sum, mean or max")
     if per_sample_weights is not None and mode != "sum":
         raise ArgumentError(f"per_sample_weights are for the mode sum, not {mode!r}")
+    limit_rows(weight, input, max_norm, norm_type, scale_grad_by_freq)
     if offsets is None and input.shape[1] and padding_idx is None:
         rows = ops.take_op(weight, input, 0)
         if per_sample_weights is not None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from npu_tensor import ops
 from npu_tensor.dtypes import float32, float64, int32, int64
-from npu_tensor.errors import DimensionError, DTypeError, ShapeError
+from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.functions.creation import zeros
 from npu_tensor.functions.neural import wide
 from npu_tensor.functions.register import Operand, composite, tensor_of
@@ -77,7 +77,15 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 
 
 @composite(method=False)
-def searchsorted(sorted_sequence: Tensor, input: Operand, *, out_int32: bool = False, right: bool = False) -> Tensor:
+def searchsorted(
+    sorted_sequence: Tensor,
+    input: Operand,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
     """Return the position of each value (..., m) in an ascending sequence (..., n).
 
     NaN counts as the largest value, as in `sort`. A one-dimensional sequence serves values of any shape.
@@ -87,6 +95,8 @@ def searchsorted(sorted_sequence: Tensor, input: Operand, *, out_int32: bool = F
         input: Values (..., m).
         out_int32: True for int32 positions in place of int64.
         right: True for the position after equal elements, False for the one before.
+        side: "right" or "left", in place of `right`.
+        sorter: Order of the sequence that is ascending, as `argsort` returns it.
 
     >>> nt.searchsorted(nt.tensor([1.0, 2.0, 3.0]), nt.tensor([0.5, 2.5]))
     """
@@ -95,7 +105,11 @@ def searchsorted(sorted_sequence: Tensor, input: Operand, *, out_int32: bool = F
         raise ShapeError("a sequence has at least one dimension")
     if sorted_sequence.ndim > 1 and sorted_sequence.shape[:-1] != values.shape[:-1]:
         raise ShapeError("a sequence of several dimensions needs values with the same leading ones")
-    places = ops.search_places(sorted_sequence, values, right)
+    if side not in (None, "left", "right") or (right and side == "left"):
+        raise ArgumentError(f"side must be 'left' or 'right' and agree with right={right}, not {side!r}")
+    if sorter is not None:
+        sorted_sequence = sorted_sequence.gather(-1, sorter)
+    places = ops.search_places(sorted_sequence, values, right or side == "right")
     return places.to(int32) if out_int32 else places
 
 

@@ -7,17 +7,19 @@ import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from npu_tensor import ops
 from npu_tensor.dtypes import DType, promote
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, GradientError, ShapeError
-from npu_tensor.functions.creation import extents
+from npu_tensor.functions.creation import arange, extents
 from npu_tensor.functions.register import Operand, composite, fitting, tensor_of
 from npu_tensor.ops import registry
 from npu_tensor.ops.rules import dimension, unpacked
 from npu_tensor.spec import broadcast_shapes, contiguous_strides
-from npu_tensor.tensor import Tensor
+from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["ValuesIndices", "cut", "joined"]
+__all__ = ["ValuesIndices", "cut", "joined", "strided_places"]
 
 
 class ValuesIndices(NamedTuple):
@@ -45,6 +47,25 @@ def cut(input: Tensor, dim: int, start: int, stop: int, step: int = 1) -> Tensor
 
 
 # --- extents and order of dimensions
+
+
+@composite()
+def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
+    """Return the elements at storage_offset + i * stride[0] + j * stride[1] + ... as a copy.
+
+    The elements are counted in row-major order of `input`, as in PyTorch for a contiguous tensor.
+
+    >>> nt.as_strided(nt.arange(6), (2, 2), (1, 2))
+    """
+    return input.reshape(input.numel())[from_array(strided_places(size, stride, storage_offset))]
+
+
+def strided_places(size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> Any:
+    """Return the position of each element of a strided tensor. Raise ShapeError for negative numbers."""
+    if len(size) != len(stride) or min((*size, *stride, storage_offset or 0), default=0) < 0:
+        raise ShapeError(f"size {list(size)} and stride {list(stride)} must be equally many numbers, none negative")
+    steps = np.ix_(*(np.arange(extent) * step for extent, step in zip(size, stride, strict=True)))
+    return sum(steps, np.full(tuple(size), storage_offset or 0, np.int64))
 
 
 @composite(function=False, view=True)
@@ -257,14 +278,29 @@ def tile(input: Tensor, *dims: Any) -> Tensor:
 
 
 @composite()
-def repeat_interleave(input: Tensor, repeats: int, dim: int | None = None) -> Tensor:
-    """Repeat every element `repeats` times, along `dim` or flattened."""
-    if isinstance(repeats, bool) or not isinstance(repeats, int):
-        raise TypeError(f"repeats must be an int, not {type(repeats).__name__}")
+def repeat_interleave(
+    input: Tensor, repeats: int | Tensor | None = None, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
+    """Repeat every element `repeats` times, along `dim` or flattened.
+
+    Args:
+        repeats: Number of times, or an integer tensor with one number for each element along dim. None repeats the
+            positions 0, 1, ... as often as `input` states.
+        output_size: Sum of the numbers in a tensor, which is read if it is not given.
+    """
+    if repeats is None:
+        input, repeats = arange(input.numel()), input
     if dim is None:
         input, dim = input.reshape(input.numel()), 0
     place = dimension(dim, input.ndim)
-    return _repeated(input, tuple(repeats if axis == place else 1 for axis in range(input.ndim)), before=False)
+    if isinstance(repeats, Tensor) and repeats.numel() != 1:
+        ends = repeats.cumsum(0)
+        if ends.shape != input.shape[place : place + 1]:
+            raise ShapeError(f"repeats must have {input.shape[place]} elements, not the shape {list(repeats.shape)}")
+        count = int(ends[-1]) if output_size is None and repeats.numel() else output_size or 0
+        return index_select(input, place, ops.search_places(ends, arange(count), True))
+    times = int(repeats) if isinstance(repeats, Tensor) else operator.index(repeats)
+    return _repeated(input, tuple(times if axis == place else 1 for axis in range(input.ndim)), before=False)
 
 
 # --- joining and splitting
@@ -495,8 +531,11 @@ def masked_fill(input: Tensor, mask: Tensor, value: float | Tensor) -> Tensor:
 
 
 @composite()
-def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """Return out[i][j] = input[index[i][j]][j] for dim = 0, and accordingly for other dims.
+
+    Args:
+        sparse_grad: Has no effect; gradients are dense.
 
     >>> nt.gather(nt.tensor([[1, 2], [3, 4]]), 1, nt.tensor([[1, 0], [0, 0]]))
     """
@@ -525,10 +564,11 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     >>> nt.take_along_dim(nt.tensor([[1, 2], [3, 4]]), nt.tensor([[1], [0]]), 1)
     """
     if dim is None:
-        return gather(input.reshape(input.numel()), 0, indices.reshape(indices.numel()))
+        return take_along_dim(input.reshape(input.numel()), indices.reshape(indices.numel()), 0)
     if input.ndim != indices.ndim:
         raise ShapeError("input and indices must have as many dimensions")
     place = dimension(dim, input.ndim)
+    indices = ops.where_op(indices < 0, indices + input.shape[place], indices)
     common = broadcast_shapes(
         (*input.shape[:place], 1, *input.shape[place + 1 :]), (*indices.shape[:place], 1, *indices.shape[place + 1 :])
     )

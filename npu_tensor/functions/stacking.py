@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from npu_tensor.functions.indexing import put, require_same_dtype
 from npu_tensor.functions.register import Operand, composite, tensor_of
 from npu_tensor.functions.shape import cat, cut, split, stack
 from npu_tensor.functions.shape import pad as _pad
+from npu_tensor.ops import rules
 from npu_tensor.ops.rules import dimension, promoted, unpacked
 from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor, from_array
@@ -71,9 +72,11 @@ def dstack(tensors: Sequence[Operand]) -> Tensor:
 
 
 @composite("unfold", function=False, view=True)
-def windows_along(input: Tensor, dimension_: int, size: int, step: int) -> Tensor:
+def windows_along(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Return the slices of `size` elements along a dimension, `step` apart, as a view with size as last dimension."""
-    place = dimension(dimension_, input.ndim)
+    if not input.ndim:  # as in PyTorch, a vector of one element
+        return windows_along(input.reshape(1), dimension, size, step).reshape(size)
+    place = rules.dimension(dimension, input.ndim)
     if size < 0 or step < 1 or size > input.shape[place]:
         raise ArgumentError(f"windows of {size} elements and steps of {step} do not fit {input.shape[place]} elements")
     return ops.windows(input, place, (input.shape[place] - size) // step + 1, size, step, 1)
@@ -297,6 +300,7 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
     """
     extents = (shape,) if isinstance(shape, int) else tuple(shape)
     after = [math.prod(extents[axis + 1 :]) for axis in range(len(extents))]
+    indices = indices.to(int64)
     return tuple(indices // step % extent for step, extent in zip(after, extents, strict=True))
 
 
@@ -324,10 +328,53 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     if broadcast_shapes(input.shape, shape) != input.shape:
         raise ShapeError(f"{list(shape)} does not expand to {list(input.shape)}")
     dims = [*range(added), *(axis for axis in range(added, input.ndim) if shape[axis - added] == 1)]
-    return input.sum(dims).reshape(shape) if dims else input
+    return input.sum(dims).reshape(shape) if dims or not shape else input
 
 
 @composite()
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Return True if both have the same shape."""
     return input.shape == other.shape
+
+
+# --- copies of views
+
+_VIEWS: Final = {
+    "as_strided": "(2, 2), (1, 2)",
+    "detach": "",
+    "diagonal": "",
+    "expand": "(2, 4, 4)",
+    "narrow": "0, 1, 2",
+    "permute": "(1, 0)",
+    "select": "0, 1",
+    "split": "2",
+    "squeeze": "",
+    "t": "",
+    "transpose": "0, 1",
+    "unbind": "",
+    "unfold": "0, 2, 1",
+    "unsqueeze": "0",
+    "view": "(2, 8)",
+}
+"""Methods that return views, with arguments of an example."""
+
+
+def _copies(name: str, arguments: str) -> None:
+    """Publish <name>_copy."""
+    function = getattr(Tensor, name)
+
+    def copied(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        result = function(input, *args, **kwargs)
+        return tuple(each.clone() for each in result) if isinstance(result, tuple) else result.clone()
+
+    call = f"nt.eye(4), {arguments}" if arguments else "nt.eye(4)"
+    copied.__doc__ = f"""
+        Return the result of `{name}`, which takes the same arguments, with memory of its own.
+
+        >>> nt.{name}_copy({call})
+    """
+    composite(f"{name}_copy", method=False)(copied)
+
+
+for _name, _arguments in _VIEWS.items():
+    _copies(_name, _arguments)

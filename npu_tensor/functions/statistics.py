@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.dtypes import int64
+from npu_tensor.dtypes import default_dtype, int64
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.functions.creation import arange, zeros
 from npu_tensor.functions.neural import wide
@@ -40,7 +40,8 @@ def cov(
     if input.ndim > 2:
         raise ShapeError(f"needs a matrix or a vector, not {list(input.shape)}")
     rows = input.reshape(-1, input.shape[-1] if input.ndim else 1)
-    rows = rows if rows.is_floating_point() else rows.float()
+    dtype = rows.dtype if rows.is_floating_point() else default_dtype(float)
+    rows = wide(rows if rows.is_floating_point() else rows.to(dtype))
     weights = fweights if aweights is None else aweights if fweights is None else fweights * aweights
     count: Any = rows.shape[1] if weights is None else weights.sum()
     mean = (rows if weights is None else rows * weights).sum(1, True) / count
@@ -52,7 +53,7 @@ def cov(
     freedom = freedom.clamp(min=0) if isinstance(freedom, Tensor) else max(freedom, 0)
     scaled = centred if weights is None else centred * weights
     result: Tensor = (scaled.to(rows.dtype) @ centred.mT) / freedom
-    return result.reshape(()) if result.shape[0] == 1 else result
+    return result.to(dtype).reshape(()) if result.shape[0] == 1 else result.to(dtype)
 
 
 @composite()
@@ -85,14 +86,14 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
 # --- histograms
 
 
-def _limits(input: Tensor, low: float, high: float) -> tuple[Any, Any]:
-    """Return the limits of a histogram. Equal limits become those of the elements, and equal elements widen by one."""
+def _limits(input: Tensor, low: float, high: float, margin: float = 1) -> tuple[Any, Any]:
+    """Return the limits of a histogram. Equal limits become those of the elements; equal elements widen by a margin."""
     if low > high:
         raise ArgumentError(f"min {low} is above max {high}")
     if low != high or not input.numel():
-        return (low, high) if low != high else (low - 1, high + 1)
+        return (low, high) if low != high else (low - margin, high + margin)
     least, most = input.amin(), input.amax()
-    alike = (least == most).to(input.dtype)
+    alike = (least == most).to(input.dtype) * margin
     return least - alike, most + alike
 
 
@@ -140,7 +141,7 @@ def histogram(
     if isinstance(bins, Tensor):
         edges = bins
     else:
-        low, high = _limits(flat, *(range or (0, 0)))
+        low, high = _limits(flat, *(range or (0, 0)), 0.5)
         edges = ops.linspace_between(low, high, (bins + 1,), input.dtype)
     count = edges.shape[0] - 1
     place = bucketize(flat, edges, right=True) - 1
@@ -281,7 +282,7 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, d
 def gradient(
     input: Tensor,
     *,
-    spacing: Operand | Sequence[Operand] = 1,
+    spacing: Operand | Sequence[Operand] | None = None,
     dim: int | Sequence[int] | None = None,
     edge_order: int = 1,
 ) -> tuple[Tensor, ...]:
@@ -289,7 +290,8 @@ def gradient(
 
     Args:
         input: Samples.
-        spacing: Distance of samples, or their coordinates as a vector; one for all dimensions or one for each.
+        spacing: Distance of samples, or their coordinates as a vector; one for all dimensions or one for each. None is
+            a distance of 1.
         dim: Dimensions of the derivatives; None for all.
         edge_order: Order of the differences at the ends, 1 or 2.
     """
@@ -298,7 +300,7 @@ def gradient(
     named = (dim,) if isinstance(dim, int) else range(input.ndim) if dim is None else dim
     places = [dimension(each, input.ndim) for each in named]
     several = isinstance(spacing, (tuple, list))
-    spacings: Any = spacing if several else (spacing,) * len(places)
+    spacings: Any = spacing if several else (1 if spacing is None else spacing,) * len(places)
     if len(spacings) != len(places):
         raise ArgumentError(f"{len(spacings)} spacings for {len(places)} dimensions")
     return tuple(_derivative(input, place, step, edge_order) for place, step in zip(places, spacings, strict=True))

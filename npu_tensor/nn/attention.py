@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable
 from typing import Any
 
-from npu_tensor import ops
 from npu_tensor.errors import ArgumentError
 from npu_tensor.functions.creation import zeros
 from npu_tensor.nn import functional, init
@@ -70,20 +68,6 @@ class MultiheadAttention(Module):
         if self.out_proj.bias is not None:
             init.zeros_(self.out_proj.bias)
 
-    def _projected(self, inputs: tuple[Tensor, Tensor, Tensor]) -> list[Tensor]:
-        """Return queries, keys and values (batch, heads, tokens, features)."""
-        in_proj = getattr(self, "in_proj_weight", None)
-        weights = (
-            in_proj.chunk(3) if in_proj is not None else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
-        )
-        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        if in_proj is not None and inputs[0] is inputs[1] is inputs[2]:  # One product for all three.
-            results = F.linear(inputs[0], in_proj, self.in_proj_bias).chunk(3, -1)
-        else:
-            results = [F.linear(*each) for each in zip(inputs, weights, biases, strict=True)]
-        heads = (self.num_heads, self.embed_dim // self.num_heads)
-        return [each.unflatten(-1, heads).transpose(-2, -3) for each in results]
-
     def forward(
         self,
         query: Tensor,
@@ -113,38 +97,33 @@ class MultiheadAttention(Module):
             The result in the shape of `query`, and the weights: (batch, queries, keys), or (batch, num_heads, queries,
             keys) if they are not averaged, or None.
         """
-        if is_causal and attn_mask is None:
-            raise ArgumentError("Need attn_mask if specifying the is_causal hint.")
         inputs = (query, key, value)
-        has_batch = query.ndim == 3
-        if not self.batch_first and has_batch:
+        turned = self.batch_first and query.ndim == 3
+        if turned:
             moved = {each: each.transpose(0, 1) for each in inputs}
             inputs = (moved[query], moved[key], moved[value])
-        q, k, v = self._projected(inputs)
-        mask = self._mask(key_padding_mask, attn_mask, q)
-        dropout = self.dropout if self.training else 0.0
-        if need_weights:
-            scores = q @ k.mT * (1 / math.sqrt(q.shape[-1]))
-            weights = F.dropout((scores if mask is None else scores + mask).softmax(-1), dropout)
-            result = weights @ v
-            weights = weights.mean(-3) if average_attn_weights else weights
-        else:
-            result, weights = F.scaled_dot_product_attention(q, k, v, mask, dropout), None
-        result = self.out_proj(result.transpose(-2, -3).flatten(-2))
-        return (result if self.batch_first or not has_batch else result.transpose(0, 1)), weights
-
-    def _mask(self, key_padding_mask: Mask, attn_mask: Mask, query: Tensor) -> Mask:
-        """Return the sum of the masks as floats to add to the scores (batch, heads, queries, keys)."""
-        masks = []
-        if attn_mask is not None:
-            split = attn_mask.ndim == 3 and query.ndim == 4
-            masks.append(attn_mask.unflatten(0, (-1, self.num_heads)) if split else attn_mask)
-        if key_padding_mask is not None:
-            masks.append(key_padding_mask.unsqueeze(-2).unsqueeze(-2))
-        added = [
-            each if each.is_floating_point() else ops.where_op(each, -math.inf, 0.0).to(query.dtype) for each in masks
-        ]
-        return None if not added else added[0] if len(added) == 1 else added[0] + added[1]
+        in_proj = getattr(self, "in_proj_weight", None)
+        separate = in_proj is None
+        result, weights = F.multi_head_attention_forward(
+            *inputs,
+            self.embed_dim,
+            self.num_heads,
+            in_proj,
+            self.in_proj_bias,
+            *(None, None, False),
+            self.dropout,
+            self.out_proj.weight,
+            self.out_proj.bias,
+            self.training,
+            key_padding_mask,
+            need_weights,
+            attn_mask,
+            separate,
+            *((self.q_proj_weight, self.k_proj_weight, self.v_proj_weight) if separate else ()),
+            average_attn_weights=average_attn_weights,
+            is_causal=is_causal,
+        )
+        return (result.transpose(0, 1) if turned else result), weights
 
 
 class TransformerEncoderLayer(Module):

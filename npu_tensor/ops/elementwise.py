@@ -74,16 +74,16 @@ def _without_nan(input, other, extreme):
     return np.where(input != input, other, np.where(other != other, input, extreme))
 
 
-@op(kind="map", rule=rules.numeric, ufunc=np.fmax)
+@op(kind="map", rule=rules.arithmetic, ufunc=np.fmax)
 def fmax(input, other, /):
     """Return the larger of two elements, or the other one if one is NaN."""
-    return _without_nan(input, other, np.maximum(input, other))
+    return input | other if input.dtype == "bool" else _without_nan(input, other, np.maximum(input, other))
 
 
-@op(kind="map", rule=rules.numeric, ufunc=np.fmin)
+@op(kind="map", rule=rules.arithmetic, ufunc=np.fmin)
 def fmin(input, other, /):
     """Return the smaller of two elements, or the other one if one is NaN."""
-    return _without_nan(input, other, np.minimum(input, other))
+    return input & other if input.dtype == "bool" else _without_nan(input, other, np.minimum(input, other))
 
 
 @op(kind="map", rule=rules.numeric, ggml="UNARY_NEG", operators=("neg",), ufunc=np.negative, aliases=("negative",))
@@ -115,13 +115,15 @@ def square(input, /):
     return input * input
 
 
-@op(kind="map", rule=rules.numeric, ggml="UNARY_SGN", ufunc=np.sign)
+@op(kind="map", rule=rules.arithmetic, ggml="UNARY_SGN", ufunc=np.sign)
 def sign(input, /):
     """Return the sign as -1, 0 or 1. NaN gives 0, as in PyTorch and GGML."""
+    if input.dtype == "bool":
+        return input
     return _like(input > 0, input) - _like(input < 0, input)
 
 
-@op(kind="map", rule=rules.numeric, ggml="UNARY_SGN")
+@op(kind="map", rule=rules.arithmetic, ggml="UNARY_SGN")
 def sgn(input, /):
     """Return the sign as -1, 0 or 1. This is GGML's name of `sign`."""
     return sign.op.body(input)

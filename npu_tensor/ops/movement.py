@@ -295,7 +295,7 @@ def _pad_rule(x: Spec, widths: tuple[tuple[int, int], ...], mode: str, value: fl
             raise ShapeError(f"{mode} padding {width} removes more than the extent {extent}")
         limits = {"reflect": extent - 1, "circular": extent if rest else 0, "replicate": None if extent else 0}
         limit = limits.get(mode)
-        if limit is not None and max(width) > limit:
+        if limit is not None and max(width) > max(limit, 0):
             raise ShapeError(f"{mode} padding {width} is wider than the dimension of extent {extent} allows")
     return _view(x, shape, widths=widths, mode=mode, value=value)
 

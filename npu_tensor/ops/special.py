@@ -310,12 +310,14 @@ def copysign(input, other, /):
     return np.where(is_negative(other), -magnitude, magnitude)
 
 
-@op(kind="map", rule=rules.numeric, ufunc=np.heaviside)
+@op(kind="map", rule=rules.arithmetic, ufunc=np.heaviside)
 def heaviside(input, values, /):
     """Return 0 where input < 0, 1 where input > 0, and values where it is 0.
 
     >>> nt.heaviside(nt.tensor([-1.0, 0.0, 1.0]), 0.5)
     """
+    if input.dtype == "bool":
+        return input | values
     return np.where(input == 0, values, cast(input > 0, str(input.dtype)))
 
 

@@ -155,6 +155,7 @@ def _functions() -> str:
         *(f"{name}: DType\n" for name in names),
         *(f"{name}: builtins.float\n" for name in ("e", "inf", "nan", "pi")),
         "newaxis: None\n",
+        *(f"{name}: builtins.str\n" for name in dtypes.FORMATS),
         "\n",
     ]
     lines += [_definition(name, function, False) for name, function in sorted(registry.functions().items())]

@@ -42,7 +42,7 @@ LAYERS = (
     ("tensor",),
     ("cuda", "linalg"),
     ("functions",),
-    ("jit", "nn", "optim"),
+    ("jit", "masked", "nn", "optim", "signal", "special"),
     ("autograd",),
     ("",),
     ("interop",),

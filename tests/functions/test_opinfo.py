@@ -1,0 +1,52 @@
+"""Two samples of each function of PyTorch's OpInfo, in one of the dtypes, give PyTorch's results.
+
+`python scripts/pytorch_opinfo.py` runs all samples in all dtypes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("expecttest", reason="PyTorch's samples need expecttest")
+
+ROOT = Path(__file__).parents[2]
+
+
+def recorded() -> set[tuple[str, str]]:
+    """Known differences, as names and dtypes."""
+    lines = (ROOT / "tests/functions/opinfo_differences.txt").read_text("utf-8").splitlines()
+    entries = (line.split(":")[0].split() for line in lines if not line.startswith("#"))
+    return {(name, dtype) for name, *dtypes in entries for dtype in dtypes}
+
+
+def script() -> Any:
+    """Module of the script."""
+    spec = importlib.util.spec_from_file_location("pytorch_opinfo", ROOT / "scripts" / "pytorch_opinfo.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="the samples are those of PyTorch 2.13")
+def test_samples_give_the_results_of_pytorch() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        opinfo = script()
+        ran, different = set(), {}
+        for place, op in enumerate(opinfo.operations()):
+            if dtypes := opinfo.dtypes_of(op):
+                for outcome in opinfo.outcomes(op, dtypes[place % len(dtypes)], 2):
+                    ran.add((outcome.name, outcome.dtype))
+                    if outcome.problem not in ("", "missing"):
+                        different[outcome.name, outcome.dtype] = f"{outcome.problem}; {outcome.sample}"
+    known = recorded()
+    assert {key: text for key, text in different.items() if key not in known} == {}
+    assert (known & ran) - different.keys() == set(), "these are equal now: remove them from opinfo_differences.txt"
