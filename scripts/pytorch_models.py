@@ -219,8 +219,8 @@ TRANSFORMERS: Final[dict[str, dict[str, Mapping[str, Any]]]] = {
     },
     "image": {
         "beit": VISION | {"use_relative_position_bias": True},
-        "convnext": {"num_stages": 4, "hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 1, 1]},
-        "convnextv2": {"num_stages": 4, "hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 1, 1]},
+        "convnext": {"num_stages": 2, "hidden_sizes": [16, 32], "depths": [1, 1]},
+        "convnextv2": {"num_stages": 2, "hidden_sizes": [16, 32], "depths": [1, 1]},
         "data2vec-vision": VISION | {"use_relative_position_bias": True},
         "deit": VISION,
         "detr": PAIR
