@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import npu_tensor as nt
@@ -63,9 +64,7 @@ def _softmax_backward(gradient: Tensor, output: Tensor, dim: int, dtype: Any) ->
     return (product - output * product.sum(dim, True)).to(dtype)
 
 
-def _elu_backward(
-    gradient: Tensor, alpha: float, scale: float, input_scale: float, is_result: bool, x: Tensor
-) -> Tensor:
+def _elu_backward(gradient: Tensor, alpha: float, scale: float, input_scale: float, is_result: bool, x: Tensor) -> Any:
     below = (x + alpha * scale) * input_scale if is_result else (x * input_scale).exp() * (input_scale * alpha * scale)
     return gradient * nt.where(x <= 0, below, scale)
 
@@ -290,7 +289,7 @@ def _attention(
     if dropout_p:
         raise ArgumentError("random numbers are left to PyTorch")
     result = nt.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, scale)
-    return result, nt.full(query.shape[:-1], math.nan)
+    return result, nt.full(query.shape[:-1], math.nan, dtype=wide(query).dtype)
 
 
 def _attention_backward(
@@ -307,14 +306,13 @@ def _attention_backward(
     scale: float | None = None,
 ) -> Any:
     if not is_fused(query, key, value, attn_mask, False):
-
-        def forward(*each: Tensor) -> Tensor:
-            return _attention(*each, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)[0]
-
-        return _pulled_back(forward, gradient, query, key, value)
+        attributes: dict[str, Any] = {"attn_mask": attn_mask, "scale": scale}
+        forward = partial(_attention, dropout_p=dropout_p, is_causal=is_causal, **attributes)
+        return _pulled_back(lambda *each: forward(*each)[0], gradient, query, key, value)
     operands = query, key, value, *(() if attn_mask is None else (wide(attn_mask),))
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     again = ops.attention(*operands, scale=factor, is_causal=is_causal)  # It is never computed: `out` is its result.
+    assert again._node.call is not None
     of = Recording(again._node.call, operands, out.transpose(1, 2), gradient.transpose(1, 2))
     return [RULES["attention"](of, number) for number in range(3)]
 
@@ -675,9 +673,7 @@ _FORWARD: Final[dict[str, Operator]] = {
     ),
     "aten.gru.input": _recurrent(nn.GRU),
     "aten.huber_loss.default": _loss(nt.huber_loss),
-    "aten.im2col.default": lambda x, kernel, dilation, padding, stride: nt.nn.functional.unfold(
-        x, kernel, dilation, padding, stride
-    ),
+    "aten.im2col.default": nt.unfold,
     "aten.index.Tensor": lambda x, indices: get(x, _indices(x, indices)),
     "aten._unsafe_index.Tensor": lambda x, indices: get(x, _indices(x, indices)),
     "aten.index_put.default": _put,

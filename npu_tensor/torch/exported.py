@@ -53,7 +53,9 @@ def from_exported(program: ExportedProgram) -> ImportedModule:
         return references.get(node, Reference(node.name))
 
     values = {**program.constants, **program.state_dict}
-    weights = {spec.target: _weight(values[spec.target]) for spec in signature.input_specs if spec.target in values}
+    named = {spec.target: values[spec.target] for spec in signature.input_specs if spec.target in values}
+    own = {id(tensor): _weight(tensor) for tensor in named.values()}  # Paths may share a tensor.
+    weights = {path: own[id(tensor)] for path, tensor in named.items()}
     results = program.graph.output_node().args[0]
     outputs = list(zip(results, signature.output_specs, strict=True))
     user_outputs = [reference(node) if isinstance(node, fx.Node) else node for node, spec in outputs if _is_user(spec)]
