@@ -42,6 +42,8 @@ Model = tuple[torch.nn.Module, Sequence[Any], Mapping[str, Any]]
 """A module with positional and keyword arguments of a call."""
 
 REPETITIONS: Final = 9
+SMALLEST: Final = 1e-3
+"""Largest element below which a weight hardly affects results."""
 LIMIT: Final = 1e-5
 """Error above which both results are compared with float64."""
 
@@ -468,10 +470,11 @@ MODELS: Final[dict[str, Callable[[], Model]]] = {
 
 
 def disturb(model: torch.nn.Module) -> None:
-    """Add noise to constant weights, so that heads of zeros and layer scales of 1e-6 take part in the comparison."""
+    """Add noise to constant and tiny weights, so that heads of zeros and layer scales of 1e-6 have an effect."""
     with torch.no_grad():
         for tensor in (*model.parameters(), *model.buffers()):
-            if tensor.is_floating_point() and tensor.numel() > 1 and tensor.min() == tensor.max():
+            is_many = tensor.is_floating_point() and tensor.numel() > 1
+            if is_many and (tensor.min() == tensor.max() or tensor.abs().max() < SMALLEST):
                 tensor.add_(torch.rand_like(tensor) * 0.1)
 
 
