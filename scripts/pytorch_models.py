@@ -42,6 +42,8 @@ Model = tuple[torch.nn.Module, Sequence[Any], Mapping[str, Any]]
 """A module with positional and keyword arguments of a call."""
 
 REPETITIONS: Final = 9
+SMALLEST: Final = 1e-3
+"""Largest element below which a weight hardly affects results."""
 LIMIT: Final = 1e-5
 """Error above which both results are compared with float64."""
 
@@ -116,7 +118,6 @@ TRANSFORMERS: Final[dict[str, dict[str, Mapping[str, Any]]]] = {
         "falcon": {},
         "flaubert": {"emb_dim": 64, "n_layers": 2, "n_heads": 4},
         "fnet": {},
-        "funnel": {"block_sizes": [1, 1], "d_model": 64, "n_head": 4, "d_head": 16, "d_inner": 128},
         "gemma": {"head_dim": 16},
         "gemma2": {"head_dim": 16},
         "gemma3_text": {"head_dim": 16},
@@ -133,7 +134,6 @@ TRANSFORMERS: Final[dict[str, dict[str, Mapping[str, Any]]]] = {
         "helium": {"head_dim": 16},
         "ibert": {},
         "layoutlm": {},
-        "lilt": {},
         "llama": {},
         "llama_eager": {"model_type": "llama", "attn_implementation": "eager"},
         "longformer": {"attention_window": 16},
@@ -187,7 +187,6 @@ TRANSFORMERS: Final[dict[str, dict[str, Mapping[str, Any]]]] = {
         "xlnet": {"d_model": 64, "n_layer": 2, "n_head": 4, "d_inner": 128},
         "xmod": {"languages": ["en"], "default_language": "en"},
         "yoso": {},
-        "zamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "num_hidden_layers": 4, "attention_head_dim": 32},
     },
     "pair": {
         "bart": PAIR,
@@ -222,10 +221,8 @@ TRANSFORMERS: Final[dict[str, dict[str, Mapping[str, Any]]]] = {
     },
     "image": {
         "beit": VISION | {"use_relative_position_bias": True},
-        "bit": {"embedding_size": 16, "hidden_sizes": [16, 32], "depths": [1, 1], "num_groups": 4},
-        "convnext": {"hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 1, 1]},
-        "convnextv2": {"hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 1, 1]},
-        "cvt": {"embed_dim": [16, 32, 64], "num_heads": [1, 2, 4], "depth": [1, 1, 1]},
+        "convnext": {"num_stages": 2, "hidden_sizes": [16, 32], "depths": [1, 1]},
+        "convnextv2": {"num_stages": 2, "hidden_sizes": [16, 32], "depths": [1, 1]},
         "data2vec-vision": VISION | {"use_relative_position_bias": True},
         "deit": VISION,
         "detr": PAIR
@@ -254,7 +251,7 @@ TRANSFORMERS: Final[dict[str, dict[str, Mapping[str, Any]]]] = {
         },
         "dpt": VISION
         | {"num_hidden_layers": 4, "backbone_out_indices": [0, 1, 2, 3], "neck_hidden_sizes": [16, 16, 16, 16]},
-        "efficientnet": {"width_coefficient": 0.25, "depth_coefficient": 0.25, "hidden_dim": 64, "image_size": 64},
+        "efficientnet": {"width_coefficient": 0.25, "depth_coefficient": 0.25, "hidden_dim": 320, "image_size": 64},
         "focalnet": {"image_size": 64, "embed_dim": 16, "depths": [1, 1, 2, 1]},
         "glpn": {
             "depths": [1, 1, 1, 1],
@@ -295,7 +292,6 @@ TRANSFORMERS: Final[dict[str, dict[str, Mapping[str, Any]]]] = {
             "hidden_sizes": [16, 32, 48, 64],
             "num_attention_heads": [1, 2, 3, 4],
         },
-        "regnet": {"embedding_size": 16, "hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 1, 1], "groups_width": 8},
         "resnet": {"embedding_size": 16, "hidden_sizes": [32, 64], "depths": [1, 1]},
         "sam_vision_model": {
             "image_size": 64,
@@ -403,13 +399,21 @@ TIMM: Final = """
 """Names of models of timm."""
 
 
+def is_settable(config: Any, key: str) -> bool:
+    """Return True if a configuration has a number of this name, not a list with one for each stage or a property."""
+    return isinstance(getattr(config, key, None), int | None) and not isinstance(
+        getattr(type(config), key, None), property
+    )
+
+
 def of_transformers(kind: str, name: str, differences: Mapping[str, Any]) -> Model:
     """Make a model of transformers and arguments of a kind."""
     from transformers import AutoConfig, AutoModel
 
-    chosen = dict(SMALL if kind not in ("text and image",) or name == "vilt" else {}) | dict(differences)
+    chosen = {"model_type": name} | dict(differences)
+    usual = AutoConfig.for_model(chosen["model_type"])
+    chosen = {key: value for key, value in SMALL.items() if is_settable(usual, key)} | chosen
     attention = chosen.pop("attn_implementation", None)
-    chosen.setdefault("model_type", name)
     config = AutoConfig.for_model(**chosen)
     if attention:
         config._attn_implementation = attention
@@ -466,10 +470,11 @@ MODELS: Final[dict[str, Callable[[], Model]]] = {
 
 
 def disturb(model: torch.nn.Module) -> None:
-    """Add noise to constant weights, so that heads of zeros and layer scales of 1e-6 take part in the comparison."""
+    """Add noise to constant and tiny weights, so that heads of zeros and layer scales of 1e-6 have an effect."""
     with torch.no_grad():
         for tensor in (*model.parameters(), *model.buffers()):
-            if tensor.is_floating_point() and tensor.numel() > 1 and tensor.min() == tensor.max():
+            is_many = tensor.is_floating_point() and tensor.numel() > 1
+            if is_many and (tensor.min() == tensor.max() or tensor.abs().max() < SMALLEST):
                 tensor.add_(torch.rand_like(tensor) * 0.1)
 
 
