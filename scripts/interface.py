@@ -58,6 +58,7 @@ def _sections() -> dict[str, tuple[Any, ...]]:
             nt.Generator,
         ),
         "Files": (nt.save, nt.load, SavedFunction, nt.load_gguf, nt.save_gguf, GGUF),
+        "PyTorch": (nt.from_exported, nt.from_torch, nt.load_pt2),
         "Linear algebra": tuple((f"linalg.{name}", getattr(nt.linalg, name)) for name in nt.linalg.__all__),
         "Devices": (
             nt.set_default_device,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import npu_tensor as nt
@@ -63,9 +64,7 @@ def _softmax_backward(gradient: Tensor, output: Tensor, dim: int, dtype: Any) ->
     return (product - output * product.sum(dim, True)).to(dtype)
 
 
-def _elu_backward(
-    gradient: Tensor, alpha: float, scale: float, input_scale: float, is_result: bool, x: Tensor
-) -> Tensor:
+def _elu_backward(gradient: Tensor, alpha: float, scale: float, input_scale: float, is_result: bool, x: Tensor) -> Any:
     below = (x + alpha * scale) * input_scale if is_result else (x * input_scale).exp() * (input_scale * alpha * scale)
     return gradient * nt.where(x <= 0, below, scale)
 
@@ -290,7 +289,7 @@ def _attention(
     if dropout_p:
         raise ArgumentError("random numbers are left to PyTorch")
     result = nt.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, scale)
-    return result, nt.full(query.shape[:-1], math.nan)
+    return result, nt.full(query.shape[:-1], math.nan, dtype=wide(query).dtype)
 
 
 def _attention_backward(
@@ -307,14 +306,13 @@ def _attention_backward(
     scale: float | None = None,
 ) -> Any:
     if not is_fused(query, key, value, attn_mask, False):
-
-        def forward(*each: Tensor) -> Tensor:
-            return _attention(*each, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)[0]
-
-        return _pulled_back(forward, gradient, query, key, value)
+        attributes: dict[str, Any] = {"attn_mask": attn_mask, "scale": scale}
+        forward = partial(_attention, dropout_p=dropout_p, is_causal=is_causal, **attributes)
+        return _pulled_back(lambda *each: forward(*each)[0], gradient, query, key, value)
     operands = query, key, value, *(() if attn_mask is None else (wide(attn_mask),))
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     again = ops.attention(*operands, scale=factor, is_causal=is_causal)  # It is never computed: `out` is its result.
+    assert again._node.call is not None
     of = Recording(again._node.call, operands, out.transpose(1, 2), gradient.transpose(1, 2))
     return [RULES["attention"](of, number) for number in range(3)]
 
@@ -353,6 +351,33 @@ def _recurrent(kind: type[nn.Module], **attributes: Any) -> Operator:
         return (result, *last) if isinstance(last, tuple) else (result, last)
 
     return run
+
+
+def _lstm_layer(
+    x: Tensor,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias_ih: Tensor,
+    bias_hh: Tensor,
+    hx: Tensor,
+    cx: Tensor,
+    reverse: bool,
+    batch_sizes: Sequence[int],
+    mode: int,
+    *_: Any,
+) -> tuple[Tensor, ...]:
+    """Run one direction of a layer of an LSTM, without the last result, a workspace for the gradient."""
+    if batch_sizes or mode != _LSTM:
+        raise ArgumentError("packed sequences and other layers than LSTM are not supported")
+    weights = (weight_ih, weight_hh, bias_ih, bias_hh)
+    result, *last = _recurrent(nn.LSTM)(
+        x.flip(0) if reverse else x, (hx, cx), weights, True, 1, 0.0, False, False, False
+    )
+    return (result.flip(0) if reverse else result, *last)
+
+
+_LSTM: Final = 2
+"""PyTorch's number of the LSTM among the recurrent layers."""
 
 
 # --- elements and images
@@ -630,6 +655,7 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.conv_transpose2d.input": nt.conv_transpose2d,
     "aten.conv_transpose3d.input": nt.conv_transpose3d,
     "aten.copy.default": lambda x, src: src.to(x.dtype).expand(x.shape),
+    "aten.fill.Tensor": lambda x, value: value.to(x.dtype).expand(x.shape),
     "aten.cross_entropy_loss.default": _cross_entropy,
     "aten.einsum.default": lambda equation, tensors, path=None: nt.einsum(equation, *tensors),
     "aten.elu.default": lambda x, alpha=1.0, scale=1.0, input_scale=1.0: nt.where(
@@ -638,6 +664,7 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.embedding.default": lambda weight, indices, *_: nt.embedding(indices, weight),
     "aten.empty.memory_format": nt.zeros,
     "aten.empty_like.default": nt.zeros_like,
+    "aten.new_empty_strided.default": lambda x, size, _stride, dtype=None: nt.zeros(size, dtype=dtype or x.dtype),
     "aten.expand_as.default": lambda x, other: x.expand(other.shape),
     "aten.grid_sampler_2d.default": _grid_sampler,
     "aten.grid_sampler_3d.default": _grid_sampler,
@@ -646,9 +673,7 @@ _FORWARD: Final[dict[str, Operator]] = {
     ),
     "aten.gru.input": _recurrent(nn.GRU),
     "aten.huber_loss.default": _loss(nt.huber_loss),
-    "aten.im2col.default": lambda x, kernel, dilation, padding, stride: nt.nn.functional.unfold(
-        x, kernel, dilation, padding, stride
-    ),
+    "aten.im2col.default": nt.unfold,
     "aten.index.Tensor": lambda x, indices: get(x, _indices(x, indices)),
     "aten._unsafe_index.Tensor": lambda x, indices: get(x, _indices(x, indices)),
     "aten.index_put.default": _put,
@@ -662,8 +687,11 @@ _FORWARD: Final[dict[str, Operator]] = {
         x, shape, weight, bias, eps
     ),
     "aten.linalg_vector_norm.default": linalg.vector_norm,
+    "aten.norm.Scalar": linalg.vector_norm,
+    "aten.norm.ScalarOpt_dim": lambda x, p, *args: linalg.vector_norm(x, 2 if p is None else p, *args),
     "aten.log_sigmoid_forward.default": _log_sigmoid,
     "aten.lstm.input": _recurrent(nn.LSTM),
+    "aten.mkldnn_rnn_layer.default": _lstm_layer,
     "aten.max_pool1d.default": _max_pool(nt.max_pool1d, False),
     "aten.max_pool2d.default": _max_pool(nt.max_pool2d, False),
     "aten.max_pool3d.default": _max_pool(nt.max_pool3d, False),
@@ -688,6 +716,8 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.to.dtype": lambda x, dtype, *_, **kwargs: x.to(dtype),
     "aten.to.dtype_layout": lambda x, dtype=None, **kwargs: x if dtype is None else x.to(dtype),
     "aten.lift_fresh_copy.default": lambda x: x.clone(),  # The program may write to it.
+    "aten.tril_indices.default": lambda *args, dtype=nt.int64: nt.tril_indices(*args).to(dtype),
+    "aten.triu_indices.default": lambda *args, dtype=nt.int64: nt.triu_indices(*args).to(dtype),
     "aten.view.default": nt.reshape,
     **dict.fromkeys(
         ("aten.alias.default", "aten.contiguous.default", "aten.detach.default", "aten.detach_.default"),

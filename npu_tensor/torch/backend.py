@@ -21,6 +21,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.experimental.symbolic_shapes import guarding_hint_or_throw
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
@@ -122,18 +123,32 @@ def _compiled(
     return boxed
 
 
+def _draws(node: fx.Node) -> bool:
+    """Return True if a node draws random numbers; attention without dropout, which is in the table, does not."""
+    is_seeded = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    return is_seeded and operator_name(node.target) not in ATEN
+
+
+def _has_plain_mask(dropout: fx.Node) -> bool:
+    """Return True if the mask of a dropout depends on nothing but its shape, which is known."""
+    value = dropout.args[0].meta["val"]
+    return bool(dropout.args[2] and value.is_contiguous() and all(type(extent) is int for extent in value.shape))
+
+
 def _draw_masks_first(graph: fx.Graph) -> list[fx.Node]:
     """Replace dropout by products with masks, which do not depend on other values. Return the operands of the masks.
 
     PyTorch draws them in the same order as in eager mode, before the rest of the graph, which stays in one part.
+    Nothing changes if other random numbers are drawn between them.
     """
     aten = torch.ops.aten
+    drawing = [node for node in graph.nodes if node.op == "call_function" and _draws(node)]
+    if not all(each.target is aten.native_dropout.default and _has_plain_mask(each) for each in drawing):
+        return []
     operands = []
-    for dropout in graph.find_nodes(op="call_function", target=aten.native_dropout.default):
-        x, p, training = dropout.args
+    for dropout in drawing:
+        x, p, _ = dropout.args
         value = x.meta["val"]
-        if not training or not value.is_contiguous() or not all(type(extent) is int for extent in value.shape):
-            continue
 
         def record(target: Any, args: tuple[Any, ...], val: Any, meta: Mapping[str, Any] = dropout.meta) -> fx.Node:
             node = graph.call_function(target, args)
@@ -225,10 +240,11 @@ class CompiledGraph:
         computed = [each for each in outputs if isinstance(each, fx.Node) and each not in numbers]
         self._orders = [_order_of_dimensions(each.meta.get("val")) for each in computed]
         nodes = [node for node in graph.graph.nodes if node.op == "call_function"]
-        constants = {
-            str(node.target): from_pytorch(getattr(graph, node.target).clone())
-            for node in graph.graph.find_nodes(op="get_attr")
-        }
+        with unset_fake_temporarily():
+            constants = {
+                str(node.target): from_pytorch(getattr(graph, node.target).clone())
+                for node in graph.graph.find_nodes(op="get_attr")
+            }
         self._static = [_StaticArgument(numbers[node], node.meta["val"]) for node in static]
         self._is_ready = False
         weights = {str(placeholders[each.number].target): each.weight for each in self._static}
@@ -320,7 +336,7 @@ def _reason_against(graph: fx.GraphModule, node: fx.Node) -> str:
         return ""
     name = operator_name(node.target)
     if name not in ATEN:
-        return _RANDOM if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) else "not supported"
+        return _RANDOM if _draws(node) else "not supported"
     if name.startswith("aten.as_strided") and not _is_whole(node.args[0].meta["val"]):
         return "as_strided of a tensor that is not contiguous"
     try:
@@ -349,7 +365,7 @@ def _shared_views(results: Sequence[Any]) -> list[fx.Node]:
 
 
 def _is_whole(value: torch.Tensor) -> bool:
-    return value.is_contiguous() and value.storage_offset() == 0
+    return bool(value.is_contiguous()) and value.storage_offset() == 0
 
 
 def _stand_in(graph: fx.GraphModule, node: fx.Node) -> Any:
@@ -386,7 +402,7 @@ def _require_equal(expected: Any, result: Any) -> None:
 
 def _computes(node: fx.Node) -> bool:
     """Return True if a node is not a view or an element of a tuple."""
-    return isinstance(node.target, torch._ops.OpOverload) and not bool(node.target.is_view)
+    return isinstance(node.target, torch._ops.OpOverload) and not node.target.is_view
 
 
 def _left_text(node: fx.Node, reason: str) -> str:

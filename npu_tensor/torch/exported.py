@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -39,7 +40,9 @@ def from_exported(program: ExportedProgram) -> ImportedModule:
     Raises:
         ArgumentError: The program has operators that are not supported. The message names them and their lines.
     """
-    program = program.run_decompositions({})  # Removes writes in place.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec", FutureWarning)  # PyTorch's own code.
+        program = program.run_decompositions({})  # Removes writes in place.
     signature = program.graph_signature
     specs = dict(zip(program.graph.find_nodes(op="placeholder"), signature.input_specs, strict=True))
     references = {node: _reference(node, spec) for node, spec in specs.items()}
@@ -50,7 +53,9 @@ def from_exported(program: ExportedProgram) -> ImportedModule:
         return references.get(node, Reference(node.name))
 
     values = {**program.constants, **program.state_dict}
-    weights = {spec.target: _weight(values[spec.target]) for spec in signature.input_specs if spec.target in values}
+    named = {spec.target: values[spec.target] for spec in signature.input_specs if spec.target in values}
+    own = {id(tensor): _weight(tensor) for tensor in named.values()}  # Paths may share a tensor.
+    weights = {path: own[id(tensor)] for path, tensor in named.items()}
     results = program.graph.output_node().args[0]
     outputs = list(zip(results, signature.output_specs, strict=True))
     user_outputs = [reference(node) if isinstance(node, fx.Node) else node for node, spec in outputs if _is_user(spec)]

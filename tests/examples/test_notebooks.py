@@ -134,6 +134,18 @@ def test_training(run_directory: Path) -> None:
     assert re.search(r"relu_backward_0 .* sim:npu2 elementwise", shown.text("npu-rows"))
 
 
+def test_bring_your_model(run_directory: Path) -> None:
+    pytest.importorskip("torch")
+    shown = shown_by(8, run_directory)
+    assert shown.numbers("compile")[0] < 1e-5
+    assert shown.text("explain").startswith("1 graph, left to PyTorch: nothing")
+    assert "<svg" in shown.html("explain")
+    ops, kernels = shown.numbers("kernels")
+    assert kernels < ops
+    assert "device sim:npu2, policy latency" in shown.text("npu")
+    assert "gemm" in shown.text("npu-rows")
+
+
 @pytest.mark.parametrize("path", SIMULATING, ids=name)
 def test_without_a_compiler(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulated parts report that the compiler is missing, and every cell succeeds."""

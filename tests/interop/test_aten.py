@@ -439,6 +439,16 @@ def _calls() -> dict[str, Call]:
         "_assert_scalar.default": call(True, "text"),
         "_assert_tensor_metadata.default": call(X),
         "sym_constrain_range_for_size.default": call(3),
+        "fill.Tensor": call(X, torch.tensor(2.0)),
+        "mkldnn_rnn_layer.default": call(
+            *(n(5, 2, 3), n(16, 3), n(16, 4), n(16), n(16), n(1, 2, 4), n(1, 2, 4)),
+            *(True, [], 2, 4, 1, True, False, False, False),
+        ),
+        "new_empty_strided.default": call(X, [3, 2], [1, 3]),
+        "norm.Scalar": call(X, 3),
+        "norm.ScalarOpt_dim": call(X, None, [1], True),
+        "tril_indices.default": call(3, 4, -1, dtype=torch.int32),
+        "triu_indices.default": call(3, 4, 1),
         **_norm_operands(),
     }
     return calls
@@ -446,7 +456,7 @@ def _calls() -> dict[str, Call]:
 
 CALLS = _calls()
 
-_UNDEFINED = {"empty.memory_format", "empty_like.default"}
+_UNDEFINED = {"empty.memory_format", "empty_like.default", "new_empty_strided.default"}
 """Operators whose result has any elements."""
 
 

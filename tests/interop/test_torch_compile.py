@@ -13,11 +13,14 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional as F  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
-from torch_models import EXAMPLES, example  # noqa: E402
+from torch_models import EXAMPLES, Attention, example  # noqa: E402
 
 from npu_tensor.torch.backend import npu_tensor  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
+    pytest.mark.usefixtures("less_optimised"),
+]
 """PyTorch's compiler warns of parts of itself."""
 
 
@@ -54,7 +57,7 @@ def test_architectures(name: str) -> None:
         assert_equal(compiled(module)(*arguments), module(*arguments))
 
 
-@pytest.mark.parametrize("name", ["convolutional", "decoder", "unet", "vision"])
+@pytest.mark.parametrize("name", ["convolutional", "decoder", "unet"])
 def test_gradients(name: str) -> None:
     module, arguments = example(name)
     for layer in module.modules():
@@ -101,12 +104,12 @@ def test_dropout_draws_the_masks_of_pytorch() -> None:
 
 
 def test_dynamic_shapes() -> None:
-    module, _ = example("decoder")
-    function = torch.compile(module.eval(), backend=npu_tensor, dynamic=True, fullgraph=True)
+    module = Attention(24, 3, True).eval()
+    function = torch.compile(module, backend=npu_tensor, dynamic=True, fullgraph=True)
     with torch.no_grad():
-        for count in (5, 9, 12):
-            tokens = torch.randint(0, 50, (2, count))
-            assert_equal(function(tokens), module(tokens))
+        for count in (5, 9):
+            x = torch.randn(2, count, 24)
+            assert_equal(function(x), module(x))
 
 
 def test_writes_in_place_reach_arguments_and_buffers() -> None:
@@ -174,8 +177,8 @@ def test_weights_are_read_again_when_they_change() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 def test_other_floats(dtype: Any) -> None:
-    module, arguments = example("vision")
-    module, x = module.eval().to(dtype), arguments[0].to(dtype)
+    torch.manual_seed(0)
+    module, x = Attention(24, 3, False).eval().to(dtype), torch.randn(2, 6, 24).to(dtype)
     with torch.no_grad():
         assert_equal(compiled(module)(x), module(x), 1e-12 if dtype == torch.float64 else 3e-2)
 
