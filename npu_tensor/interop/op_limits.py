@@ -97,7 +97,10 @@ def _pool(call: Call, operands: Any, *, mode: Any, divisor: Any, **attributes: A
     names = "kernel", "stride", "padding", "dilation", "counts"
     windows = zip(_places(call), *(attributes[name] for name in names), strict=True)
     return _are_flags(attributes, "channels_last", "count_include_pad") and all(
-        min(size, step, gap) >= 1 and min(before, after, count) >= 0 and (count - 1) * step < extent + before
+        min(size, step, gap) >= 1
+        and min(before, after, count) >= 0
+        and max(before, after) <= gap * (size - 1)  # Each window reaches the image.
+        and (count - 1) * step < extent + before
         for extent, size, step, (before, after), gap, count in windows
     )
 
