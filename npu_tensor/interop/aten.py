@@ -715,9 +715,9 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.to.device": lambda x, device, dtype, *_, **kwargs: x.to(dtype),
     "aten.to.dtype": lambda x, dtype, *_, **kwargs: x.to(dtype),
     "aten.to.dtype_layout": lambda x, dtype=None, **kwargs: x if dtype is None else x.to(dtype),
+    "aten.lift_fresh_copy.default": lambda x: x.clone(),  # The program may write to it.
     "aten.tril_indices.default": lambda *args, dtype=nt.int64: nt.tril_indices(*args).to(dtype),
     "aten.triu_indices.default": lambda *args, dtype=nt.int64: nt.triu_indices(*args).to(dtype),
-    "aten.lift_fresh_copy.default": lambda x: x.clone(),  # The program may write to it.
     "aten.view.default": nt.reshape,
     **dict.fromkeys(
         ("aten.alias.default", "aten.contiguous.default", "aten.detach.default", "aten.detach_.default"),

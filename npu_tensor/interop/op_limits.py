@@ -17,8 +17,8 @@ from npu_tensor.spec import Spec, contiguous_strides
 
 __all__ = ["require_integers", "require_within_limits"]
 
-LARGEST: Final = 1 << 31
-"""Upper bound on positions in resized images. Chosen, not measured: 64-bit integers hold all that is computed of it."""
+SLACK: Final = 1 + 1e-6
+"""Factor by which the results of a resized image may exceed it, as their distance is rounded."""
 
 
 def require_integers(attributes: Mapping[str, Any]) -> None:
@@ -97,7 +97,10 @@ def _pool(call: Call, operands: Any, *, mode: Any, divisor: Any, **attributes: A
     names = "kernel", "stride", "padding", "dilation", "counts"
     windows = zip(_places(call), *(attributes[name] for name in names), strict=True)
     return _are_flags(attributes, "channels_last", "count_include_pad") and all(
-        min(size, step, gap) >= 1 and min(before, after, count) >= 0 and (count - 1) * step < extent + before
+        min(size, step, gap) >= 1
+        and min(before, after, count) >= 0
+        and max(before, after) <= gap * (size - 1)  # Each window reaches the image.
+        and (count - 1) * step < extent + before
         for extent, size, step, (before, after), gap, count in windows
     )
 
@@ -109,8 +112,8 @@ def _adaptive_pool(call: Call, operands: Any, *, mode: Any, counts: Any, **attri
 
 def _upscale(call: Call, operands: Any, *, mode: Any, counts: Any, scales: Any, **attributes: Any) -> bool:
     is_known = (mode, attributes["antialias"]) in RESIZINGS and _are_flags(attributes, "channels_last", "align_corners")
-    steps = zip(scales, counts, strict=True)
-    return is_known and min(*_places(call), 1) >= 1 and all(0 < step * max(n, 1) < LARGEST for step, n in steps)
+    places = zip(_places(call), counts, scales, strict=True)
+    return is_known and all(extent >= 1 and 0 < step * max(n, 1) <= extent * SLACK for extent, n, step in places)
 
 
 def _are_flags(attributes: Mapping[str, Any], *names: str) -> bool:

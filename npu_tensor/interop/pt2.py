@@ -174,7 +174,8 @@ class _Reader:
                 raise ArgumentError(f"inputs of the kind {kind} are not supported")
         inputs = self._arguments(leaves)
         nodes = tuple([self._node(node) for node in self.graph["nodes"]])
-        outputs, updates = [], []
+        outputs: list[Any] = []
+        updates: list[tuple[Reference | Weight, Reference]] = []
         for argument, spec in zip(self.graph["outputs"], self.signature["output_specs"], strict=True):
             ((kind, entry),) = spec.items()
             value = self._argument(argument)

@@ -54,8 +54,8 @@ abs acos acosh asin asinh atan atanh ceil clone cos cosh deg2rad digamma erf erf
 gelu hardshrink hardsigmoid hardswish hardtanh isfinite isinf isnan isneginf isposinf leaky_relu lgamma log log10 log1p
 log2 log_sigmoid logical_not logit mish nan_to_num neg positive rad2deg reciprocal relu relu6 round rsqrt selu sgn
 sigmoid sign signbit silu sin sinc sinh softplus softshrink sqrt square tan tanh trunc celu elu alias contiguous detach
-lift_fresh_copy log_sigmoid_forward numpy_T t sum mean prod amax amin aminmax any all argmax argmin max min median
-count_nonzero nansum ones_like zeros_like argsort sort trace diag tril triu std var std_mean var_mean
+detach_ lift_fresh_copy log_sigmoid_forward numpy_T t sum mean prod amax amin aminmax any all argmax argmin max min
+median count_nonzero nansum ones_like zeros_like argsort sort trace diag tril triu std var std_mean var_mean
 empty_like
 """
 BINARY = (

@@ -387,7 +387,7 @@ def test_ops_that_are_not_valid(ops: Any, message: str) -> None:
 @pytest.mark.parametrize(
     "changes",
     [{"counts": [3]}, {"stride": [0]}, {"kernel": [-1]}, {"divisor": 0}, {"mode": "min"}, {"channels_last": 1},
-     {"padding": [[-1, 0]]}, {"dilation": [0]}],
+     {"padding": [[-1, 0]]}, {"padding": [[2, 0]]}, {"dilation": [0]}],
 )  # fmt: skip
 def test_windows_outside_an_image(changes: dict[str, Any]) -> None:
     with pytest.raises(nt.ArgumentError, match="with the attributes"):
