@@ -237,6 +237,8 @@ class _Reader:
             version = self.opsets.get(node.domain, "unknown")
             domain = node.domain or "ai.onnx"
             raise ArgumentError(f"{node.op_type} at {place} (domain {domain}, opset {version}) is not supported")
+        if not all(isinstance(each.name, str) for each in node.attribute):  # protobuf returns other bytes as bytes.
+            raise ArgumentError(f"{node.op_type} at {place} has an attribute whose name is not UTF-8")
         keywords = {each.name: self._attribute(each) for each in node.attribute if each.type not in _GRAPH}
         if operator in _SUBGRAPHS:
             bodies = {each.name: each.g for each in node.attribute if each.name in _SUBGRAPHS[operator]}
