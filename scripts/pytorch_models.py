@@ -148,7 +148,6 @@ TRANSFORMERS: Final[dict[str, dict[str, Mapping[str, Any]]]] = {
         "mpt": {},
         "mra": {},
         "nemotron": {},
-        "nystromformer": {"num_landmarks": 8, "segment_means_seq_len": 32},
         "olmo": {},
         "olmo2": {},
         "olmoe": MOE,
