@@ -14,8 +14,8 @@ from npu_tensor import masked as masked
 from npu_tensor import models as models
 from npu_tensor import nn as nn
 from npu_tensor import optim as optim
-from npu_tensor import signal as signal
-from npu_tensor import special as special
+from npu_tensor import signals as signal
+from npu_tensor import special_names as special
 from npu_tensor.config import config as config
 from npu_tensor.dtypes import DType as DType
 from npu_tensor.functions.creation import Generator as Generator

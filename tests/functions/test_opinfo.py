@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ def script() -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look it up
     spec.loader.exec_module(module)
     return module
 
