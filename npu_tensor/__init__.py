@@ -95,6 +95,9 @@ _MODULES_LOADED_LATE = (
     "torch",
 )
 
+_FILES = {"signal": "signals", "special": "special_names"}
+"""Modules whose files have other names, because no two files have one name."""
+
 _HINTS = {
     **dict.fromkeys(("amp", "autocast"), "convert the model, with model.bfloat16() for example"),
     **dict.fromkeys(("array", "ndarray"), "nt.tensor makes tensors, which are of the class nt.Tensor"),
@@ -113,7 +116,7 @@ _HINTS = {
 
 def __getattr__(name: str) -> object:
     if name in _MODULES_LOADED_LATE:
-        return importlib.import_module(f"{__name__}.{name}")
+        return importlib.import_module(f"{__name__}.{_FILES.get(name, name)}")
     if name in _LOADED_LATE:
         return getattr(importlib.import_module(_LOADED_LATE[name]), name)
     entry = _registry.PUBLIC.get(name)  # of an op that the program has declared

@@ -10,9 +10,12 @@ from npu_tensor import array_api as array_api
 from npu_tensor import autograd as autograd
 from npu_tensor import cuda as cuda
 from npu_tensor import linalg as linalg
+from npu_tensor import masked as masked
 from npu_tensor import models as models
 from npu_tensor import nn as nn
 from npu_tensor import optim as optim
+from npu_tensor import signals as signal
+from npu_tensor import special_names as special
 from npu_tensor import torch as torch
 from npu_tensor.config import config as config
 from npu_tensor.dtypes import DType as DType
@@ -331,6 +334,10 @@ def as_strided(input: Tensor, size: Sequence[builtins.int], stride: Sequence[bui
     The elements are counted in row-major order of `input`, as in PyTorch for a contiguous tensor.
 
     >>> nt.as_strided(nt.arange(6), (2, 2), (1, 2))"""
+def as_strided_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Return the result of `as_strided`, which takes the same arguments, with memory of its own.
+
+    >>> nt.as_strided_copy(nt.eye(4), (2, 2), (1, 2))"""
 def as_tensor(data: Any, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Create a tensor as `tensor` does, but return a Tensor that already has the dtype unchanged."""
 def asarray(data: Any, dtype: DTypeLike = None, device: Any = None, copy: builtins.bool | None = None, *, requires_grad: builtins.bool = False) -> Tensor:
@@ -527,7 +534,7 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     >>> nt.cartesian_prod(nt.tensor([1, 2]), nt.tensor([3, 4]))"""
 def cat(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
     """Join tensors along dim; their dtypes are promoted. One-dimensional empty ones count for the dtype only."""
-def cdist(x1: Tensor, x2: Tensor, p: builtins.float = 2.0) -> Tensor:
+def cdist(x1: Tensor, x2: Tensor, p: builtins.float = 2.0, compute_mode: builtins.str | None = None) -> Tensor:
     """Return the p-norms of the differences of all rows of x1 (..., n, m) and x2 (..., k, m): (..., n, k)."""
 def ceil(input: Operand) -> Tensor:
     """Round up to an integer."""
@@ -776,6 +783,10 @@ def detach(self: Any) -> Tensor:
     """Return the same value and memory without gradients.
 
     >>> nt.detach(nt.tensor([1.0, 2.0]))"""
+def detach_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Return the result of `detach`, which takes the same arguments, with memory of its own.
+
+    >>> nt.detach_copy(nt.eye(4))"""
 def diag(input: Tensor, diagonal: builtins.int = 0) -> Tensor:
     """Return the matrix with the vector `input` on a diagonal, or the diagonal of the matrix `input`."""
 def diag_embed(input: Tensor, offset: builtins.int = 0, dim1: builtins.int = -2, dim2: builtins.int = -1) -> Tensor:
@@ -788,6 +799,10 @@ def diagflat(input: Tensor, offset: builtins.int = 0) -> Tensor:
     """Return the matrix with all elements of input on a diagonal."""
 def diagonal(input: Operand, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1) -> Tensor:
     """Return the elements (i, i + offset) of dimensions dim1 and dim2 as the last dimension."""
+def diagonal_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Return the result of `diagonal`, which takes the same arguments, with memory of its own.
+
+    >>> nt.diagonal_copy(nt.eye(4))"""
 def diagonal_scatter(input: Tensor, src: Tensor, offset: builtins.int = 0, dim1: builtins.int = 0, dim2: builtins.int = 1) -> Tensor:
     """Return input with a diagonal replaced by src.
 
@@ -945,6 +960,10 @@ def expand(input: Operand, *shape: builtins.int | Sequence[builtins.int]) -> Ten
     """Repeat dimensions of extent 1 to the given extents without copying; -1 keeps an extent.
 
     >>> nt.expand(nt.tensor([[1], [2]]), 2, 3)"""
+def expand_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Return the result of `expand`, which takes the same arguments, with memory of its own.
+
+    >>> nt.expand_copy(nt.eye(4), (2, 4, 4))"""
 def expm1(input: Operand) -> Tensor:
     """Compute exp(input) - 1, accurate near zero."""
 def expm1_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -1168,12 +1187,13 @@ def get_rows(input: Tensor, rows: Tensor) -> Tensor:
     >>> nt.get_rows(nt.arange(6.0).reshape(3, 2), nt.tensor([2, 0]))"""
 def glu(input: Tensor, dim: builtins.int = -1) -> Tensor:
     """Multiply the first half of dim by the sigmoid of the second, PyTorch's gated linear unit."""
-def gradient(input: Tensor, *, spacing: Operand | Sequence[Operand] = 1, dim: builtins.int | Sequence[builtins.int] | None = None, edge_order: builtins.int = 1) -> builtins.tuple[Tensor, ...]:
+def gradient(input: Tensor, *, spacing: Operand | Sequence[Operand] | None = None, dim: builtins.int | Sequence[builtins.int] | None = None, edge_order: builtins.int = 1) -> builtins.tuple[Tensor, ...]:
     """Return derivatives along dims by central differences of second order.
 
     Args:
         input: Samples.
-        spacing: Distance of samples, or their coordinates as a vector; one for all dimensions or one for each.
+        spacing: Distance of samples, or their coordinates as a vector; one for all dimensions or one for each. None is
+            a distance of 1.
         dim: Dimensions of the derivatives; None for all.
         edge_order: Order of the differences at the ends, 1 or 2."""
 def greater(input: Operand, other: Operand) -> Tensor:
@@ -1269,12 +1289,17 @@ def hsplit(input: Tensor, indices_or_sections: builtins.int | Sequence[builtins.
     >>> nt.hsplit(nt.ones(2, 2, 2), 2)"""
 def hstack(tensors: Sequence[Operand]) -> Tensor:
     """Join tensors along dimension 1, or 0 if they have one dimension."""
-def huber_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean', delta: builtins.float = 1.0) -> Tensor:
-    """Return half the squared distance up to delta, and delta times the distance minus half of delta beyond."""
+def huber_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean', delta: builtins.float = 1.0, weight: Tensor | None = None) -> Tensor:
+    """Return half the squared distance up to delta, and delta times the distance minus half of delta beyond.
+
+    Args:
+        weight: Factor of the losses; None for 1."""
 def hypot(input: Operand, other: Operand) -> Tensor:
     """Compute sqrt(input^2 + other^2) without overflow."""
 def hypot_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `hypot`: the result is written to this tensor, and so to its views."""
+def i0(input: Tensor) -> Tensor:
+    """Compute the modified Bessel function of the first kind and order 0."""
 def iinfo(type: Any) -> IntegerLimits:
     """Return bits, max and min of an integer dtype.
 
@@ -1428,8 +1453,8 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     """Return the Kronecker product: other times each element of input, arranged like input."""
 def kthvalue(input: Tensor, k: builtins.int, dim: builtins.int = -1, keepdim: builtins.bool = False) -> ValuesIndices:
     """Return the k-th smallest element of each row along dim, counted from 1, and its index."""
-def l1_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean') -> Tensor:
-    """Return the absolute differences of input and target, reduced."""
+def l1_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean', weight: Tensor | None = None) -> Tensor:
+    """Return the absolute differences of input and target, times weight, reduced. The mean is weighted."""
 def l2_norm(input: Operand, dim: Dims = -1, eps: builtins.float = 1e-12) -> Tensor:
     """Return input / max(sqrt(sum(input^2)), eps) over dim."""
 def layer_norm(input: Tensor, normalized_shape: builtins.int | Sequence[builtins.int], weight: Tensor | None = None, bias: Tensor | None = None, eps: builtins.float = 1e-05) -> Tensor:
@@ -1732,8 +1757,8 @@ def moveaxis(input: Tensor, source: builtins.int | Sequence[builtins.int], desti
     """Move the dimensions `source` to the positions `destination`; the others keep their order."""
 def movedim(input: Tensor, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
     """Move the dimensions `source` to the positions `destination`; the others keep their order."""
-def mse_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean') -> Tensor:
-    """Return the squared differences of input and target, reduced."""
+def mse_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean', weight: Tensor | None = None) -> Tensor:
+    """Return the squared differences of input and target, times weight, reduced. The mean is weighted."""
 def msort(input: Tensor) -> Tensor:
     """Sort along the first dimension."""
 def mul(input: Operand, other: Operand) -> Tensor:
@@ -1802,7 +1827,7 @@ def multi_head_attention_forward(query: Tensor, key: Tensor, value: Tensor, embe
     Returns:
         The result in the shape of `query`, and the weights or None.
 
-    >>> nt.multi_head_attention_forward(*[nt.ones(2, 4)] * 3, 4, 2, nt.ones(12, 4), *[None] * 3, False, 0.0, nt.ones(4, 4), None)"""
+    >>> nt.multi_head_attention_forward(*[nt.eye(4)] * 3, 4, 1, nt.ones(12, 4), *[None] * 3, False, 0, nt.eye(4), None)"""
 def multi_margin_loss(input: Tensor, target: Tensor, p: builtins.int = 1, margin: builtins.float = 1.0, weight: Tensor | None = None, *, reduction: builtins.str = 'mean') -> Tensor:
     """Return the mean over the other classes i of max(margin - input[target] + input[i], 0) ** p; classes come last.
 
@@ -1864,6 +1889,10 @@ def narrow(input: Tensor, dim: builtins.int, start: builtins.int, length: builti
     """Return `length` elements along dim from `start`.
 
     >>> nt.narrow(nt.arange(5), 0, 1, 3)"""
+def narrow_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Return the result of `narrow`, which takes the same arguments, with memory of its own.
+
+    >>> nt.narrow_copy(nt.eye(4), 0, 1, 2)"""
 def ne(input: Operand, other: Operand) -> Tensor:
     """Compare: input != other."""
 def ne_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -1908,7 +1937,7 @@ def norm(input: Tensor, p: builtins.float | builtins.str = 2.0, dim: Dims = None
 
     Args:
         input: Floats of any shape.
-        p: Order, which may be infinite or 0; "fro" is 2.
+        p: Order, which may be infinite or 0; "fro" is 2; "nuc" is the sum of the singular values of matrices.
         dim: Dimensions to reduce; None for all.
         dtype: Dtype to convert input to first."""
 def norm_except_dim(v: Tensor, pow: builtins.int = 2, dim: builtins.int = 0) -> Tensor:
@@ -1917,7 +1946,7 @@ def norm_except_dim(v: Tensor, pow: builtins.int = 2, dim: builtins.int = 0) -> 
     >>> nt.norm_except_dim(nt.ones(3, 4))"""
 def norm_rows(input: Operand, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
     """Return (input - mean) / sqrt(variance + eps) over dim: layer norm without weights."""
-def normal(mean: Tensor | builtins.float, std: Tensor | builtins.float = 1.0, size: Any = None, *, generator: Generator | None = None, dtype: Any = None, device: Any = None) -> Tensor:
+def normal(mean: Tensor | builtins.float, std: Tensor | builtins.float = 1.0, size: Any = None, *, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Draw normal random numbers.
 
     The dtype is that of mean, or of std if only that is a tensor, and float32 for two numbers.
@@ -1973,6 +2002,10 @@ def pdist(input: Tensor, p: builtins.float = 2.0) -> Tensor:
     The order of the pairs is 0 and 1, 0 and 2, ..., 1 and 2, and so on."""
 def permute(input: Operand, *dims: builtins.int | Sequence[builtins.int]) -> Tensor:
     """Reorder the dimensions."""
+def permute_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Return the result of `permute`, which takes the same arguments, with memory of its own.
+
+    >>> nt.permute_copy(nt.eye(4), (1, 0))"""
 def pinverse(input: Tensor, rcond: builtins.float = 1e-15) -> Tensor:
     """Return the pseudoinverse of matrices. Singular values up to rcond times the largest count as 0."""
 def pixel_shuffle(input: Tensor, upscale_factor: builtins.int) -> Tensor:
@@ -1994,6 +2027,10 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: builtins.bool = T
         log_input: False if `input` holds rates: the loss is input - target * log(input + eps).
         full: True to add Stirling's approximation of log(target!) for targets above 1.
         eps: Added to rates."""
+def polygamma(n: builtins.int, input: Tensor) -> Tensor:
+    """Compute the n-th derivative of `digamma`.
+
+    >>> nt.polygamma(1, nt.tensor([1.0, 2.0]))"""
 def positive(input: Tensor) -> Tensor:
     """Return input itself.
 
@@ -2284,7 +2321,7 @@ def scatter_reduce(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor,
     >>> nt.scatter_reduce(nt.ones(2), 0, nt.tensor([0, 0]), nt.tensor([2.0, 3.0]), "sum")"""
 def scatter_reduce_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `scatter_reduce`: the result is written to this tensor, and so to its views."""
-def searchsorted(sorted_sequence: Tensor, input: Operand, *, out_int32: builtins.bool = False, right: builtins.bool = False) -> Tensor:
+def searchsorted(sorted_sequence: Tensor, input: Operand, *, out_int32: builtins.bool = False, right: builtins.bool = False, side: builtins.str | None = None, sorter: Tensor | None = None) -> Tensor:
     """Return the position of each value (..., m) in an ascending sequence (..., n).
 
     NaN counts as the largest value, as in `sort`. A one-dimensional sequence serves values of any shape.
@@ -2294,6 +2331,8 @@ def searchsorted(sorted_sequence: Tensor, input: Operand, *, out_int32: builtins
         input: Values (..., m).
         out_int32: True for int32 positions in place of int64.
         right: True for the position after equal elements, False for the one before.
+        side: "right" or "left", in place of `right`.
+        sorter: Order of the sequence that is ascending, as `argsort` returns it.
 
     >>> nt.searchsorted(nt.tensor([1.0, 2.0, 3.0]), nt.tensor([0.5, 2.5]))"""
 def seed() -> builtins.int:
@@ -2302,6 +2341,10 @@ def select(input: Operand, dim: Dims, index: builtins.int) -> Tensor:
     """Return the slice at `index` along dim, without that dimension.
 
     >>> nt.select(nt.tensor([[1, 2], [3, 4]]), 0, 1)"""
+def select_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Return the result of `select`, which takes the same arguments, with memory of its own.
+
+    >>> nt.select_copy(nt.eye(4), 0, 1)"""
 def select_scatter(input: Tensor, src: Tensor, dim: builtins.int, index: builtins.int) -> Tensor:
     """Return input with the slice at a position along dim replaced by src.
 
@@ -2430,6 +2473,10 @@ def sort(input: Tensor, dim: builtins.int = -1, descending: builtins.bool = Fals
         `values` in order, and `indices` of their positions before."""
 def split(input: Tensor, split_size_or_sections: builtins.int | Sequence[builtins.int], dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
     """Split into parts of a given size along dim (the last may be smaller), or of given sizes."""
+def split_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Return the result of `split`, which takes the same arguments, with memory of its own.
+
+    >>> nt.split_copy(nt.eye(4), 2)"""
 def split_with_sizes(input: Tensor, split_sizes: Sequence[builtins.int], dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
     """Split into parts of the given sizes along dim.
 
@@ -2444,6 +2491,10 @@ def square_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `square`: the result is written to this tensor, and so to its views."""
 def squeeze(input: Tensor, dim: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
     """Remove all dimensions of extent 1, or those of them in `dim`."""
+def squeeze_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Return the result of `squeeze`, which takes the same arguments, with memory of its own.
+
+    >>> nt.squeeze_copy(nt.eye(4))"""
 def ssm_conv(input: Tensor, weight: Tensor) -> Tensor:
     """Convolve each channel of a sequence with its weights.
 
@@ -2484,8 +2535,8 @@ def std(input: Tensor, dim: Dims = None, unbiased: builtins.bool | None = None, 
         dim: Dimensions to reduce; None for all.
         unbiased: PyTorch's older argument: False for a correction of 0.
         correction: Subtracted from the number of elements; 1 by default."""
-def std_mean(input: Tensor, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
-    """Return standard deviation and mean over dim."""
+def std_mean(input: Tensor, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> builtins.tuple[Tensor, Tensor]:
+    """Return standard deviation and mean over dim, with the arguments of `std`."""
 def step(input: Operand) -> Tensor:
     """Return 1 where input > 0, else 0."""
 def step_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -2521,6 +2572,10 @@ def t(input: Tensor) -> Tensor:
 
     Raises:
         ShapeError: `input` has more than two dimensions."""
+def t_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Return the result of `t`, which takes the same arguments, with memory of its own.
+
+    >>> nt.t_copy(nt.eye(4))"""
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Return the elements at row-major positions; negative ones count from the end.
 
@@ -2598,6 +2653,10 @@ def trace(input: Tensor) -> Tensor:
     """Return the sum of the diagonal of a matrix."""
 def transpose(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
     """Swap the dimensions dim0 and dim1."""
+def transpose_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Return the result of `transpose`, which takes the same arguments, with memory of its own.
+
+    >>> nt.transpose_copy(nt.eye(4), 0, 1)"""
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: builtins.float = 1, dim: builtins.int = -1) -> Tensor:
     """Integrate samples y along dim by the trapezoidal rule, at places x or with a distance of dx."""
 def trapz(y: Tensor, x: Tensor | None = None, *, dx: builtins.float = 1, dim: builtins.int = -1) -> Tensor:
@@ -2606,8 +2665,8 @@ def tril(input: Operand, diagonal: builtins.int = 0) -> Tensor:
     """Keep the elements of the last two dimensions on and below the diagonal; the others become zero."""
 def tril_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `tril`: the result is written to this tensor, and so to its views."""
-def tril_indices(row: builtins.int, col: builtins.int, offset: builtins.int = 0) -> Tensor:
-    """Return rows and columns, int64 of shape (2, n), of the elements on and below a diagonal."""
+def tril_indices(row: builtins.int, col: builtins.int, offset: builtins.int = 0, *, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+    """Return rows and columns, of shape (2, n), of the elements on and below a diagonal."""
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: builtins.float = 1.0, p: builtins.float = 2.0, eps: builtins.float = 1e-06, swap: builtins.bool = False, *, reduction: builtins.str = 'mean') -> Tensor:
     """Return max(distance to positive - distance to negative + margin, 0) of rows, by their p-norms.
 
@@ -2629,8 +2688,8 @@ def triu(input: Operand, diagonal: builtins.int = 0) -> Tensor:
     """Keep the elements of the last two dimensions on and above the diagonal; the others become zero."""
 def triu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `triu`: the result is written to this tensor, and so to its views."""
-def triu_indices(row: builtins.int, col: builtins.int, offset: builtins.int = 0) -> Tensor:
-    """Return rows and columns, int64 of shape (2, n), of the elements on and above a diagonal."""
+def triu_indices(row: builtins.int, col: builtins.int, offset: builtins.int = 0, *, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
+    """Return rows and columns, of shape (2, n), of the elements on and above a diagonal."""
 def true_divide(input: Operand, other: Operand) -> Tensor:
     """Return input / other; integers give float32."""
 def true_divide_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -2641,6 +2700,10 @@ def trunc_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `trunc`: the result is written to this tensor, and so to its views."""
 def unbind(input: Tensor, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
     """Return the slices along dim."""
+def unbind_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Return the result of `unbind`, which takes the same arguments, with memory of its own.
+
+    >>> nt.unbind_copy(nt.eye(4))"""
 def unflatten(input: Tensor, dim: builtins.int, sizes: Sequence[builtins.int]) -> Tensor:
     """Split the dimension `dim` into `sizes`, one of which may be -1.
 
@@ -2659,6 +2722,10 @@ def unfold(input: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Size
         Tensor (batch, channels * elements of the kernel, positions).
 
     >>> nt.unfold(nt.arange(9.0).reshape(1, 1, 3, 3), 2)"""
+def unfold_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Return the result of `unfold`, which takes the same arguments, with memory of its own.
+
+    >>> nt.unfold_copy(nt.eye(4), 0, 2, 1)"""
 def unique(input: Tensor, sorted: builtins.bool = True, return_inverse: builtins.bool = False, return_counts: builtins.bool = False, dim: builtins.int | None = None) -> Any:
     """Return the distinct elements, or slices along dim, in ascending order. Every NaN is distinct. Reads the value.
 
@@ -2680,6 +2747,10 @@ def unravel_index(indices: Tensor, shape: builtins.int | Sequence[builtins.int])
     >>> nt.unravel_index(nt.tensor([5]), (2, 3))"""
 def unsqueeze(input: Tensor, dim: builtins.int) -> Tensor:
     """Insert a dimension of extent 1 before `dim`."""
+def unsqueeze_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Return the result of `unsqueeze`, which takes the same arguments, with memory of its own.
+
+    >>> nt.unsqueeze_copy(nt.eye(4), 0)"""
 def upsample(input: Tensor, size: Sizes | None = None, scale_factor: builtins.float | Sequence[builtins.float] | None = None, mode: builtins.str = 'nearest', align_corners: builtins.bool | None = None) -> Tensor:
     """Resize like `interpolate`.
 
@@ -2696,12 +2767,16 @@ def var(input: Tensor, dim: Dims = None, unbiased: builtins.bool | None = None, 
         dim: Dimensions to reduce; None for all.
         unbiased: PyTorch's older argument: False for a correction of 0.
         correction: Subtracted from the number of elements; 1 by default."""
-def var_mean(input: Tensor, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
-    """Return variance and mean over dim."""
+def var_mean(input: Tensor, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> builtins.tuple[Tensor, Tensor]:
+    """Return variance and mean over dim, with the arguments of `var`."""
 def vdot(input: Tensor, tensor: Tensor) -> Tensor:
     """Return the sum of the products of two vectors.
 
     >>> nt.dot(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
+def view_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Return the result of `view`, which takes the same arguments, with memory of its own.
+
+    >>> nt.view_copy(nt.eye(4), (2, 8))"""
 def vsplit(input: Tensor, indices_or_sections: builtins.int | Sequence[builtins.int]) -> builtins.tuple[Tensor, ...]:
     """Split along dimension 0 into equal parts, or between indices, like `tensor_split`.
 

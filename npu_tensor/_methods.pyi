@@ -666,6 +666,8 @@ class Methods:
         """Compute sqrt(input^2 + other^2) without overflow."""
     def hypot_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `hypot`: the result is written to this tensor, and so to its views."""
+    def i0(self) -> Tensor:
+        """Compute the modified Bessel function of the first kind and order 0."""
     def index_add(self, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: builtins.float = 1) -> Tensor:
         """Return input with alpha times the slices of source added to those at the positions `index` along dim.
 
@@ -1041,7 +1043,7 @@ class Methods:
 
         Args:
             input: Floats of any shape.
-            p: Order, which may be infinite or 0; "fro" is 2.
+            p: Order, which may be infinite or 0; "fro" is 2; "nuc" is the sum of the singular values of matrices.
             dim: Dimensions to reduce; None for all.
             dtype: Dtype to convert input to first."""
     def norm_rows(self, dim: Dims, eps: builtins.float = 1e-05) -> Tensor:
@@ -1062,6 +1064,8 @@ class Methods:
         """Reorder the dimensions."""
     def pinverse(self, rcond: builtins.float = 1e-15) -> Tensor:
         """Return the pseudoinverse of matrices. Singular values up to rcond times the largest count as 0."""
+    def polygamma(self, n: builtins.int) -> Tensor:
+        """Compute the n-th derivative of `digamma`."""
     def positive(self) -> Tensor:
         """Return input itself.
 
@@ -1346,8 +1350,8 @@ class Methods:
             dim: Dimensions to reduce; None for all.
             unbiased: PyTorch's older argument: False for a correction of 0.
             correction: Subtracted from the number of elements; 1 by default."""
-    def std_mean(self, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
-        """Return standard deviation and mean over dim."""
+    def std_mean(self, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> builtins.tuple[Tensor, Tensor]:
+        """Return standard deviation and mean over dim, with the arguments of `std`."""
     def step(self) -> Tensor:
         """Return 1 where input > 0, else 0."""
     def step_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -1512,8 +1516,8 @@ class Methods:
             dim: Dimensions to reduce; None for all.
             unbiased: PyTorch's older argument: False for a correction of 0.
             correction: Subtracted from the number of elements; 1 by default."""
-    def var_mean(self, dim: Dims = None, *, correction: builtins.float = 1, keepdim: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
-        """Return variance and mean over dim."""
+    def var_mean(self, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> builtins.tuple[Tensor, Tensor]:
+        """Return variance and mean over dim, with the arguments of `var`."""
     def vdot(self, tensor: Tensor) -> Tensor:
         """Return the sum of the products of two vectors.
 

@@ -142,7 +142,8 @@ def norm(input: Tensor, p: float | str = 2.0, dim: Dims = None, keepdim: bool = 
     if p == "fro":
         p = 2.0
     if p == "nuc":
-        return linalg.matrix_norm(input, "nuc", range(input.ndim) if dim is None else dim, keepdim)
+        dims = range(input.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
+        return linalg.matrix_norm(input, "nuc", dims, keepdim)
     if isinstance(p, str):
         raise ArgumentError(f"p must be a number, 'fro' or 'nuc', not {p!r}")
     return ops.norm_op(input, dim, keepdim, p=p)

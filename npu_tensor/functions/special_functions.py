@@ -227,10 +227,11 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     if n < 0:
         raise ArgumentError(f"n must not be negative: {n}")
     if n == 0:
-        return ops.digamma(input)
+        return input.digamma()
     dtype, (x,) = _operands(input)
     if n > 1:
-        return ((-1) ** (n + 1) * math.factorial(n) * hurwitz_zeta(x * 0 + n + 1.0, x)).to(dtype)
+        factor = math.factorial(n) if n % 2 else -math.factorial(n)
+        return (factor * hurwitz_zeta(x * 0 + n + 1.0, x)).to(dtype)
     mirrored = ops.where_op(x < 0.5, 1 - x, x)
     value = hurwitz_zeta(x * 0 + 2.0, mirrored)
     return ops.where_op(x < 0.5, (math.pi / (x * math.pi).sin()) ** 2 - value, value).to(dtype)

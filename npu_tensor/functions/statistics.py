@@ -141,7 +141,8 @@ def histogram(
     if isinstance(bins, Tensor):
         edges = bins
     else:
-        low, high = _limits(flat, *(range or (0, 0)), 0.5)
+        first, last = range or (0, 0)
+        low, high = _limits(flat, first, last, 0.5)
         edges = ops.linspace_between(low, high, (bins + 1,), input.dtype)
     count = edges.shape[0] - 1
     place = bucketize(flat, edges, right=True) - 1

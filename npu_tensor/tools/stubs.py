@@ -134,7 +134,8 @@ def _methods() -> str:
 def _public_imports() -> list[str]:
     """Return imports of the public names that are neither registered functions nor dtypes."""
     names = {*nt.__all__, *nt._LOADED_LATE} - nt._NAMES.keys() - {"config"}  # type: ignore[attr-defined]
-    lines = [f"from npu_tensor import {name} as {name}" for name in nt._MODULES_LOADED_LATE]  # type: ignore[attr-defined]
+    modules = {name: nt._FILES.get(name, name) for name in nt._MODULES_LOADED_LATE}  # type: ignore[attr-defined]
+    lines = [f"from npu_tensor import {file} as {name}" for name, file in modules.items()]
     lines += ["from npu_tensor.config import config as config"]
     public = {name: getattr(nt, name) for name in sorted(names)}
     lines += [f"from {each.__module__} import {each.__name__} as {name}" for name, each in public.items()]

@@ -42,7 +42,7 @@ LAYERS = (
     ("tensor",),
     ("cuda", "linalg"),
     ("functions",),
-    ("jit", "masked", "nn", "optim", "signal", "special"),
+    ("jit", "masked", "nn", "optim", "signal_windows", "signals", "special_names"),
     ("autograd",),
     ("",),
     ("interop",),

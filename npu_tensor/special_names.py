@@ -1,4 +1,4 @@
-"""Special functions with the names of torch.special."""
+"""Special functions with the names of torch.special, as `npu_tensor.special`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows of signals with the names of torch.signal.windows.
+"""Windows of signals with the names of torch.signal.windows, as `npu_tensor.signal.windows`.
 
 M is the number of elements. With sym=False, the window is one period: the symmetric one of M + 1 without its last
 element.
