@@ -74,6 +74,7 @@ class _Function(Module):
         of: Name of the function.
         inputs: Number of its tensors.
         shown: Options that `repr` shows; None means all but `inplace`.
+        omitted: Parameter of the function that is not an option of the module.
         defaults: Defaults of options that differ from the function's.
     """
 
@@ -81,12 +82,14 @@ class _Function(Module):
     _function: ClassVar[Callable[..., Any]]
     _options: ClassVar[tuple[str, ...]]
 
-    def __init_subclass__(cls, of: str = "", inputs: int = 1, shown: str | None = None, **defaults: Any) -> None:
+    def __init_subclass__(
+        cls, of: str = "", inputs: int = 1, shown: str | None = None, omitted: str = "", **defaults: Any
+    ) -> None:
         if not of:
             return
         function = getattr(functional, of) if of in functional.__all__ else registry.functions()[of]
         options = list(inspect.signature(function).parameters.values())[inputs:]
-        own = [each for each in options if each.name not in _NO_OPTIONS]
+        own = [each for each in options if each.name not in (*_NO_OPTIONS, omitted)]
         cls._function = staticmethod(function)
         cls._options = tuple(each.name for each in options if each in own or each.name == "training")
         cls.__signature__ = inspect.Signature(
@@ -289,7 +292,7 @@ class CrossEntropyLoss(_Function, of="cross_entropy", inputs=2, shown=""):
     """Cross entropy of logits."""
 
 
-class HuberLoss(_Function, of="huber_loss", inputs=2, shown=""):
+class HuberLoss(_Function, of="huber_loss", inputs=2, shown="", omitted="weight"):
     """Huber loss."""
 
 
@@ -297,11 +300,11 @@ class KLDivLoss(_Function, of="kl_div", inputs=2, shown=""):
     """Kullback-Leibler divergence."""
 
 
-class L1Loss(_Function, of="l1_loss", inputs=2, shown=""):
+class L1Loss(_Function, of="l1_loss", inputs=2, shown="", omitted="weight"):
     """Absolute error."""
 
 
-class MSELoss(_Function, of="mse_loss", inputs=2, shown=""):
+class MSELoss(_Function, of="mse_loss", inputs=2, shown="", omitted="weight"):
     """Squared error."""
 
 

@@ -264,6 +264,39 @@ DIFFERENCES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] =
     "win_unpart": (lambda x: nt.win_unpart(x, 5, 3, 2), ((6, 2, 2, 2),)),
 }  # fmt: skip
 """Functions of GGML that PyTorch does not have."""
+COPIES: dict[str, tuple[Any, ...]] = {
+    "as_strided_copy": ((2, 3), (1, 2)),
+    "diagonal_copy": (),
+    "expand_copy": ((2, 3, 4),),
+    "narrow_copy": (1, 1, 2),
+    "permute_copy": ((1, 0),),
+    "select_copy": (0, 1),
+    "split_copy": (2,),
+    "squeeze_copy": (),
+    "t_copy": (),
+    "transpose_copy": (0, 1),
+    "unbind_copy": (),
+    "unfold_copy": (1, 2, 1),
+    "unsqueeze_copy": (0,),
+    "view_copy": ((4, 3),),
+}
+"""Arguments of the functions that copy views, after a matrix."""
+
+DIFFERENCES |= {
+    **{name: (lambda x, n=name, a=arguments: getattr(nt, n)(x, *a), ((3, 4),)) for name, arguments in COPIES.items()},
+    "_weight_norm": (nt._weight_norm, ((3, 4), (3, 1))),
+    "as_strided": (lambda x: nt.as_strided(x, (3, 3), (1, 2), 1), ((3, 4),)),
+    "i0": (nt.i0, ((3, 4),)),
+    "multi_head_attention_forward": (
+        lambda x, w, b, v, c: nt.multi_head_attention_forward(
+            x, x, x, 4, 2, w, b, None, None, False, 0.0, v, c, training=False
+        )[0],
+        ((3, 2, 4), (12, 4), (12,), (4, 4), (4,)),
+    ),
+    "norm_except_dim": (nt.norm_except_dim, ((3, 4),)),
+    "polygamma": (lambda x: nt.polygamma(1, x.abs() + 1), ((3, 4),)),
+}
+
 IN_FLOAT32 = {"flash_attn_ext", "timestep_embedding"}
 """Functions that always compute in float32: their differences need a wider step, and are less exact."""
 
@@ -292,10 +325,10 @@ def test_against_differences(name: str) -> None:
 NO_FLOATS = {
     *("enable_grad", "finfo", "from_dlpack", "from_numpy", "iinfo", "inference_mode", "is_grad_enabled"),
     *("get_default_dtype", "initial_seed", "is_signed", "no_grad", "seed", "set_default_dtype"),
-    *("set_grad_enabled", "top_k"),
+    *("detach_copy", "set_grad_enabled", "top_k"),
 }
-"""Functions without float operands or without float results."""
-DRAWS = {"bernoulli", "binomial", "gumbel_softmax", "multinomial", "normal", "poisson"}
+"""Functions without float operands, float results or gradients."""
+DRAWS = {"bernoulli", "binomial", "feature_alpha_dropout", "gumbel_softmax", "multinomial", "normal", "poisson"}
 
 
 def test_every_function_has_a_case() -> None:
