@@ -15,6 +15,7 @@ import npu_tensor as nt
 from npu_tensor._util.output_files import in_a_directory
 from npu_tensor.cli.options import device_errors, device_option, failures
 from npu_tensor.interop.imported_graph import ImportedInput, ImportedModule, Reference
+from npu_tensor.jit.trees import flatten
 from npu_tensor.observe.drawing.terminal import print_table
 from npu_tensor.observe.profiling import profile
 
@@ -111,8 +112,8 @@ def _milliseconds(seconds: list[float]) -> str:
 
 
 def _computed(function: Callable[..., Any], inputs: Mapping[str, nt.Tensor]) -> list[nt.Tensor]:
-    results = function(**inputs)
-    tensors = [results] if isinstance(results, nt.Tensor) else list(results)
+    tensors: list[nt.Tensor] = []
+    flatten(function(**inputs), tensors)
     nt.realize(*tensors)
     return tensors
 

@@ -353,7 +353,8 @@ class _Writer:
                 assert call is not None
                 _op(call.op.name)
                 attributes = _encoded_attributes(call, _no_tensor)
-                ops.append([call.op.name, [values[each] for each in operands], attributes, recorded.line])
+                line = recorded.line if _LINE.fullmatch(recorded.line) else ""  # Not a name of an ONNX node.
+                ops.append([call.op.name, [values[each] for each in operands], attributes, line])
                 values[item] = first + len(ops) - 1
             return values
 
@@ -561,6 +562,8 @@ def _signature(capture: Mapping[str, Any], weights: Sequence[Spec]) -> _Signatur
     specs: list[Any] = [tensor._node.spec for tensor in arguments]
     key = structure, tuple(specs)
     seeds = len(range(capture["seeds"]))
+    if seeds > len(capture["ops"]):
+        raise ValueError(f"{seeds} seeds for {len(capture['ops'])} ops")
     specs += [*weights, *[int] * seeds]
     first = len(specs)
 
@@ -598,8 +601,8 @@ def _signature(capture: Mapping[str, Any], weights: Sequence[Spec]) -> _Signatur
     result = _decoded(capture["result"], result_of)
     updates = tuple((target, number(new)) for target, new in capture["updates"])
     for target, new in updates:
-        if weights[target] is not specs[new]:
-            raise ValueError(f"a weight {weights[target]} with the new value {specs[new]}")
+        if not 0 <= target < len(weights) or weights[target] is not specs[new]:
+            raise ValueError(f"the weight {target!r} with the new value {specs[new]}")
     kept = {*range(first), *(start for start, _ in results), *(new for _, new in updates)}
     steps: list[_Step] = []
     for position, (call, operands, line) in reversed([*enumerate(parsed, first)]):

@@ -9,7 +9,9 @@ table stay in PyTorch: a partitioner cuts the graph around them.
 from __future__ import annotations
 
 import contextlib
+import copy
 import operator
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
@@ -21,6 +23,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
+from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.experimental.symbolic_shapes import guarding_hint_or_throw
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
@@ -110,9 +113,17 @@ def _compiled(
     if not reasons:
         boxed = make_boxed_func(CompiledGraph(graph, static, options, tuple(left)))
         return boxed
+    drawing = [node.name for node in graph.graph.nodes if _is_random(node)]
+    unchanged = fx.GraphModule(graph, copy.deepcopy(graph.graph))
     partitioner = CapabilityBasedPartitioner(graph, _Support(reasons), allows_single_node_partition=True)
     partitions = [each for each in partitioner.propose_partitions() if any(map(_computes, each.nodes))]
     whole = partitioner.fuse_partitions(partitions, prefix="npu_tensor_")
+    if [node.name for node in whole.graph.nodes if _is_random(node)] != drawing:
+        _require_fallback(
+            "a graph draws random numbers between other operators, in an order that parts would change", options
+        )
+        boxed = make_boxed_func(unchanged)
+        return boxed
     for node in whole.graph.find_nodes(op="call_module"):
         part = whole.get_submodule(node.target)
         inner = part.graph.find_nodes(op="placeholder")
@@ -123,7 +134,7 @@ def _compiled(
     return boxed
 
 
-def _draws(node: fx.Node) -> bool:
+def _is_random(node: fx.Node) -> bool:
     """Return True if a node draws random numbers; attention without dropout, which is in the table, does not."""
     is_seeded = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
     return is_seeded and operator_name(node.target) not in ATEN
@@ -132,7 +143,8 @@ def _draws(node: fx.Node) -> bool:
 def _has_plain_mask(dropout: fx.Node) -> bool:
     """Return True if the mask of a dropout depends on nothing but its shape, which is known."""
     value = dropout.args[0].meta["val"]
-    return bool(dropout.args[2] and value.is_contiguous() and all(type(extent) is int for extent in value.shape))
+    is_known = all(type(extent) is int for extent in (*value.shape, *value.stride()))
+    return bool(dropout.args[2] and is_known and is_non_overlapping_and_dense_or_false(value))
 
 
 def _draw_masks_first(graph: fx.Graph) -> list[fx.Node]:
@@ -142,7 +154,7 @@ def _draw_masks_first(graph: fx.Graph) -> list[fx.Node]:
     Nothing changes if other random numbers are drawn between them.
     """
     aten = torch.ops.aten
-    drawing = [node for node in graph.nodes if node.op == "call_function" and _draws(node)]
+    drawing = [node for node in graph.nodes if node.op == "call_function" and _is_random(node)]
     if not all(each.target is aten.native_dropout.default and _has_plain_mask(each) for each in drawing):
         return []
     operands = []
@@ -156,9 +168,10 @@ def _draw_masks_first(graph: fx.Graph) -> list[fx.Node]:
             return node
 
         with graph.inserting_before(dropout):
-            ones = graph.call_function(aten.ones.default, ([*value.shape],), {"dtype": value.dtype})
-            ones.meta = {**dropout.meta, "val": value}
-            drawn = record(aten.native_dropout.default, (ones, p, True), dropout.meta["val"])
+            sizes = ([*value.shape], [*value.stride()])  # Masks are drawn in the order of the memory.
+            same = graph.call_function(aten.empty_strided.default, sizes, {"dtype": value.dtype})
+            same.meta = {**dropout.meta, "val": value}
+            drawn = record(aten.native_dropout.default, (same, p, True), dropout.meta["val"])
             mask = record(operator.getitem, (drawn, 1), dropout.meta["val"][1])
             kept = record(aten.mul.Tensor, (x, mask), value)
             scaled = record(aten.mul.Tensor, (kept, 1 / (1 - p) if p < 1 else 0.0), value)
@@ -166,7 +179,7 @@ def _draw_masks_first(graph: fx.Graph) -> list[fx.Node]:
             element.replace_all_uses_with((scaled, mask)[element.args[1]])
             graph.erase_node(element)
         graph.erase_node(dropout)
-        operands.append(ones)
+        operands.append(same)
     return operands
 
 
@@ -199,13 +212,18 @@ class _StaticArgument:
         spec = _spec_of_value(value)
         self.weight = zeros(*spec.shape, dtype=spec.dtype)  # It is named before it is computed.
         self.latest: torch.Tensor | None = None
-        self.version = 0
+        self.state: tuple[int, int] | None = None
 
-    def read(self, tensor: torch.Tensor) -> None:
-        """Let the tensor from outside name another value if the argument is another object or has been written."""
-        version = 0 if tensor.is_inference() else tensor._version
-        if self.latest is not tensor or self.version != version:
-            self.latest, self.version = tensor, version
+    def read(self, tensor: torch.Tensor, frozen: bool) -> None:
+        """Rebind the weight if the argument is another object, or has other memory or contents and is not frozen.
+
+        Writes to inference tensors are not counted, so they are read in each call.
+        """
+        if frozen and self.latest is tensor:
+            return
+        state = None if tensor.is_inference() else (tensor.data_ptr(), tensor._version)
+        if self.latest is not tensor or state is None or self.state != state:
+            self.latest, self.state = tensor, state
             rename(self.weight, spec_of(tensor), buffer_of(tensor))
 
 
@@ -246,7 +264,7 @@ class CompiledGraph:
                 for node in graph.graph.find_nodes(op="get_attr")
             }
         self._static = [_StaticArgument(numbers[node], node.meta["val"]) for node in static]
-        self._is_ready = False
+        self._lock = threading.RLock()  # Threads share the weights, which instances of one class have of their own.
         weights = {str(placeholders[each.number].target): each.weight for each in self._static}
         self._dynamic = [number for number, node in enumerate(placeholders) if node not in static]
         module = ImportedModule(
@@ -266,13 +284,12 @@ class CompiledGraph:
 
     def __call__(self, *args: Any) -> Any:
         """Compute the graph. The memory of the results belongs to the caller."""
-        if not (self._options.frozen and self._is_ready):
-            for weight in self._static:
-                weight.read(args[weight.number])
-            self._is_ready = True
         operands = [args[number] for number in self._dynamic]
         operands = [from_pytorch(each) if isinstance(each, torch.Tensor) else each for each in operands]
-        with contextlib.nullcontext() if self._options.device is None else default_device(self._options.device):
+        device = self._options.device
+        with self._lock, contextlib.nullcontext() if device is None else default_device(device):
+            for weight in self._static:
+                weight.read(args[weight.number], self._options.frozen)
             if (report := _explaining.get()) is not None:
                 report.add(self._function.explain(*operands), self.left)
             results: list[Any] = self._function(*operands)
@@ -336,7 +353,7 @@ def _reason_against(graph: fx.GraphModule, node: fx.Node) -> str:
         return ""
     name = operator_name(node.target)
     if name not in ATEN:
-        return _RANDOM if _draws(node) else "not supported"
+        return _RANDOM if _is_random(node) else "not supported"
     if name.startswith("aten.as_strided") and not _is_whole(node.args[0].meta["val"]):
         return "as_strided of a tensor that is not contiguous"
     try:
@@ -418,9 +435,14 @@ def _report(reasons: Mapping[fx.Node, str], options: BackendOptions) -> None:
     }
     if not named:
         return
+    _require_fallback(f"operators are left to PyTorch: {'; '.join(named.values())}", options)
+
+
+def _require_fallback(text: str, options: BackendOptions) -> None:
+    """Warn of a fallback, or raise an error if the options do not allow it."""
     if options.fallback == "error":
-        raise NpuTensorError(f"operators that are not supported: {'; '.join(named.values())}")
-    warn(f"operators are left to PyTorch: {'; '.join(named.values())}")
+        raise NpuTensorError(f"{text} (fallback='error')")
+    warn(text)
 
 
 # --- explanations

@@ -11,7 +11,7 @@ import torch
 from npu_tensor.dtypes import DTYPES, DType, bfloat16
 from npu_tensor.errors import DTypeError
 from npu_tensor.graph.nodes import ONE_OWNER
-from npu_tensor.runtime.memory import Buffer
+from npu_tensor.runtime.memory import ALIGNMENT, Buffer
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, named
 
@@ -32,6 +32,8 @@ def spec_of(tensor: torch.Tensor, shape: tuple[int, ...] | None = None) -> Spec:
 def buffer_of(tensor: torch.Tensor) -> Buffer:
     """Return the memory of a tensor, which must not change while it is used; a copy if it is not contiguous."""
     tensor = tensor.detach().contiguous().resolve_neg()
+    if not tensor.numel():  # PyTorch gives no address.
+        return Buffer.from_array(np.zeros(ALIGNMENT, np.uint8))
     buffer = Buffer(tensor.data_ptr(), tensor.nbytes)
     buffer._memory = tensor  # Keeps it alive.
     return buffer

@@ -28,7 +28,12 @@ def from_torch(module: torch.nn.Module, *args: Any, **kwargs: Any) -> ImportedMo
         module: Module to convert, in the mode that the result has: training or evaluation.
         *args: Example arguments. The result takes tensors of the same dtypes and shapes.
         **kwargs: Example keyword arguments.
+
+    Raises:
+        ArgumentError: `module` is not a module of PyTorch, or has operators that are not supported.
     """
+    if not isinstance(module, torch.nn.Module):
+        raise ArgumentError(f"from_torch takes a torch.nn.Module, not {type(module).__name__}")
     return from_exported(torch.export.export(module, args, kwargs))
 
 
@@ -40,6 +45,8 @@ def from_exported(program: ExportedProgram) -> ImportedModule:
     Raises:
         ArgumentError: The program has operators that are not supported. The message names them and their lines.
     """
+    if not isinstance(program, ExportedProgram):
+        raise ArgumentError(f"from_exported takes a torch.export.ExportedProgram, not {type(program).__name__}")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "`isinstance.treespec, LeafSpec", FutureWarning)  # PyTorch's own code.
         program = program.run_decompositions({})  # Removes writes in place.

@@ -109,3 +109,10 @@ def test_unsupported_operators() -> None:
 def test_importing_npu_tensor_does_not_import_pytorch() -> None:
     program = "import sys, npu_tensor, npu_tensor.interop.aten; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_other_objects_are_refused() -> None:
+    with pytest.raises(nt.ArgumentError, match=r"from_torch takes a torch.nn.Module, not int"):
+        nt.from_torch(3)
+    with pytest.raises(nt.ArgumentError, match=r"from_exported takes a torch.export.ExportedProgram, not int"):
+        nt.from_exported(3)

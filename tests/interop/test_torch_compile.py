@@ -216,7 +216,7 @@ def test_unsupported_operators_run_in_pytorch_after_one_warning() -> None:
 
 
 def test_unsupported_operators_as_errors() -> None:
-    with pytest.raises(Exception, match=r"operators that are not supported: aten\._fft_r2c\.default"):
+    with pytest.raises(Exception, match=r"operators are left to PyTorch: aten\._fft_r2c\.default"):
         compiled(spectrum)(torch.randn(3, 8))
     with pytest.raises(Exception, match=r"takes the options device, fallback .* not \{'fallback': 'inductor'\}"):
         torch.compile(spectrum, backend=npu_tensor, options={"fallback": "inductor"})(torch.randn(3, 8))
@@ -250,3 +250,52 @@ def test_the_name_is_an_entry_point() -> None:
 
     found = [each for each in entry_points(group="torch_dynamo_backends") if each.name == "npu_tensor"]
     assert not found or found[0].value == "npu_tensor.torch.backend:npu_tensor"
+
+
+def test_sums_of_no_elements() -> None:
+    compiled = torch.compile(lambda x: (x.sum(0), x.any(0)), backend=npu_tensor)
+    total, any_ = compiled(torch.ones(0, 3))
+    assert total.tolist() == [0.0] * 3
+    assert any_.tolist() == [False] * 3
+
+
+def test_dropout_of_transposed_values_draws_the_masks_of_eager_mode() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Transformer(16, 2, 1, 1, 32, batch_first=True)
+    compiled = torch.compile(model, backend=npu_tensor)
+    x, y = torch.randn(2, 5, 16), torch.randn(2, 4, 16)
+    results = []
+    for each in (model, compiled):
+        torch.manual_seed(1)
+        results.append(each(x, y))
+    torch.testing.assert_close(results[1], results[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:a graph is left to PyTorch")
+def test_random_numbers_of_several_kinds_are_those_of_eager_mode() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        x = torch.nn.functional.dropout(x.sin(), 0.5) * torch.rand(4, 4)
+        return torch.nn.functional.dropout(x.cos(), 0.5) + torch.rand(4, 4).exp()
+
+    results = []
+    for each in (function, torch.compile(function, backend=npu_tensor)):
+        torch.manual_seed(1)
+        results.append(each(torch.ones(4, 4)))
+    torch.testing.assert_close(results[1], results[0])
+
+
+def test_frozen_instances_of_one_class_have_weights_of_their_own() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 4)
+    for model in (torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)):
+        compiled = torch.compile(model, backend=npu_tensor, options={"frozen": True})
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_parameters_with_other_memory_are_read_again() -> None:
+    model, x = torch.nn.Linear(4, 3), torch.ones(2, 4)
+    compiled = torch.compile(model, backend=npu_tensor)
+    compiled(x)
+    torch.nn.utils.vector_to_parameters(torch.arange(15.0), model.parameters())
+    torch.testing.assert_close(compiled(x), model(x))

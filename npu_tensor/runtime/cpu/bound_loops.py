@@ -200,11 +200,13 @@ def step(owner: Processor, loops: BoundLoops, results: Iterable[int]) -> Step:
         for item, donor in overwritten:
             buffer = values[item] = values[donor]
             forget(buffer)
+        buffers: dict[int, Buffer] = {}  # Several loops may read one.
         for fixed, locations, numbers, packed in launches:
             arguments = fixed.copy()
-            buffers = [slot.buffer(owner, values) for _, slot in packed]
-            for (place, _), buffer in zip(packed, buffers):  # noqa: B905  # The lengths are equal.
-                arguments[place] = buffer.address
+            for place, slot in packed:
+                if id(slot) not in buffers:
+                    buffers[id(slot)] = slot.buffer(owner, values)
+                arguments[place] = buffers[id(slot)].address
             for place, item, offset in locations:
                 arguments[place] = values[item].address + offset
             for place, item, kind in numbers:
@@ -284,7 +286,8 @@ class LoopTable:
         self._results = [(item, self._own[memory]) for item, memory in kept if memory in self._own]
         self._renamed = [(item, memory) for item, memory in kept if isinstance(memory, int) and memory in changed]
         slots = [slot for loops, _ in kernels for loop in loops.loops for slot in loop.slots]
-        self._owner, self._packed = owner, [slot for slot in slots if isinstance(slot, Packed)]
+        packed = {id(slot): slot for slot in slots if isinstance(slot, Packed)}
+        self._owner, self._packed = owner, [*packed.values()]
         self._offsets, nbytes = self._lay_out()
         self._scratch = owner.allocator.allocation(nbytes)
         # Items whose address or number is a base, and its number.

@@ -25,6 +25,9 @@ __all__ = ["ConvolutionKernel", "convolution_kernel"]
 MOST_ENTRIES: Final = 1 << 26
 """Upper bound on positions times elements of a kernel whose offsets are in a table."""
 
+MOST_TAPS: Final = 512
+"""Upper bound on the elements of a depthwise kernel, whose addresses are on the stack."""
+
 MOST_ELEMENTS: Final = 1 << 28
 """Upper bound on the elements of an image with such a table: offsets are int32."""
 
@@ -56,7 +59,8 @@ class ConvolutionKernel(CpuKernel):
         assert weight.layout is not None
         assert task.call is not None
         self.groups = task.call.attributes["groups"]
-        self.depthwise = self.groups == image.layout.shape[-1] == weight.layout.shape[0]
+        taps = math.prod(weight.layout.shape[2:])
+        self.depthwise = self.groups == image.layout.shape[-1] == weight.layout.shape[0] and taps <= MOST_TAPS
         self.winograd = suits_winograd(task)
         self.name = "depthwise conv" if self.depthwise else "Winograd conv" if self.winograd else "conv"
         if len(task.program.instructions if task.program else ()) > 1:
@@ -64,7 +68,7 @@ class ConvolutionKernel(CpuKernel):
 
     @cached_property
     def cost(self) -> Cost:
-        return convolution_cost(self.task, self.owner.rates, self.owner.threads, self.depthwise)
+        return convolution_cost(self.task, self.owner.rates, self.owner.threads, self.depthwise, self.winograd)
 
     def _bind(self) -> BoundLoops:
         """Bind the product of every group. Operands that vectors cannot read are copied first."""

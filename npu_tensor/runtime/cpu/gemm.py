@@ -33,8 +33,8 @@ __all__ = ["Computed", "Gemm", "LaunchedLoop", "Matrix", "Packing", "Packs", "Sc
 
 Launch = Callable[..., None]
 
-# Upper bounds on the panels of A in a strip: their bytes, of which L3 should hold a few blocks, and their number, since
-# all sums are kept. Measured on a Zen 3: 128x3072x768 takes 1.4 times as long with blocks of 384 KiB.
+# Upper bounds on the panels of A in a strip: their bytes, which L3 should hold for each thread, and their number, as all
+# sums are kept. Measured on a Zen 3: 128x3072x768 takes 1.4 times as long with blocks of 384 KiB.
 _BLOCK_BYTES, _BLOCK_PANELS = 4 << 20, 64
 # Part of a panel of B that L1 holds for all tiles of a strip, beside the sums and the current panel of A.
 _PART_BYTES = 16 << 10
@@ -74,8 +74,8 @@ _VECTOR_DISTANCES = (1, 2)
 # Rows of a tile of windows, whose addresses need a register each, and instructions that such an address takes.
 _WINDOW_ROWS, _ROW_COST = 12, 2
 _CACHE_LINE = 64
-# Largest panel of B that a thread packs on its stack: row kernels use as much stack.
-_STRIP_BYTES = 256 << 10
+# Largest panel of B that a thread packs on its stack, beside the sums of a strip: row kernels use 256 KiB of stack.
+_STRIP_BYTES = 144 << 10
 # The largest packed A that is read for each such panel: L3 has to hold it. Windows, of which B would be many times the
 # image, are always packed so.
 _STRIPPED_BYTES = 4 << 20
@@ -492,7 +492,7 @@ class Gemm:
         m, n, _ = problem.shape
         a_panels, b_panels = -(-m // tile.rows), -(-n // tile.columns)
         runs, step_bytes = sizes.get("runs", 1), tile.columns * unit.bytes
-        run_steps = max(1, sizes["steps"])  # None if windows have no channels.
+        run_steps = max(1, sizes["steps"])  # 0 if windows have no channels.
         steps = run_steps * runs
         tile_cycles = _OVERHEAD_CYCLES + steps * tile.rows * tile.columns // unit_lanes(tile.unit, self._target)
         part, group = max(1, _PART_BYTES // step_bytes), 1

@@ -3,7 +3,8 @@
 A 2x2 tile of the result is A^T [(G g G^T) * (B^T d B)] A, of a 4x4 tile d of the image and the kernel g; the tiles of d
 overlap (Lavin and Gray, arXiv 1509.09308, section 4.1). Summed over channels, the element-wise products are 16 matrix
 products. Three loops do the rest: one transforms all tiles of the image, one the results, with the epilogue, and one
-the weights, once. Rounding errors are about twice those of direct sums.
+the weights, once. Rounding errors are about twice those of direct sums. An infinite
+pixel makes all results of its tiles NaN.
 """
 
 from __future__ import annotations
@@ -38,17 +39,20 @@ _BAND_BYTES: Final = 1 << 20
 to 1.4 times as slow.
 """
 
+_MOST_BANDS: Final = 16
+"""Upper bound on the bands of an image, since each has loops of its own."""
+
 _PLACES: Final = [(i, j) for i in range(4) for j in range(4)]
 _QUARTERS: Final = [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 _Tensor = TypeVar("_Tensor", Input, Output)
 
 Line = Sequence[Any]
-"""Symbols, whose operators are installed at run time."""
+"""Elements of a row or column of a tile: symbols, whose operators mypy does not know."""
 
 
 def suits_winograd(task: Task) -> bool:
-    """Return True if a channels-last convolution has the form and a size for which this way is faster."""
+    """Return True if a channels-last convolution has the form and a size for which Winograd's way is faster."""
     image, weight, *rest = task.inputs
     assert task.call is not None
     assert image.layout is not None
@@ -80,7 +84,8 @@ def bind_winograd(owner: Processor, task: Task) -> BoundLoops:
     assert image.layout is not None
     channels, transformed, product = image.layout.shape[-1], item + 1, item + 2
     to_tiles, to_results = _image_program(), _result_program(task.program, len(rest))
-    bound_products = cache(partial(_bind_products, owner, weight, transformed, product))
+    packed: dict[Hashable, Packed] = {}
+    bound_products = cache(partial(_bind_products, owner, weight, transformed, product, packed))
     most = 0
     for part in _bands((batch, height // 2, width // 2), channels + outputs, owner.pool.threads):
         of_image, of_result = (*part.tiles, channels), (*part.tiles, outputs)
@@ -126,15 +131,17 @@ class _Band(NamedTuple):
 def _bands(tiles: tuple[int, int, int], channels: int, threads: int) -> Iterator[_Band]:
     """Divide the tiles into whole images, or rows of tiles of one image, whose transformed elements fit into caches."""
     batch, rows, columns = tiles
-    most = max(1, threads * _BAND_BYTES // (len(_PLACES) * float32.itemsize * channels * columns))
+    most = max(1, rows // _MOST_BANDS, threads * _BAND_BYTES // (len(_PLACES) * float32.itemsize * channels * columns))
     images, band = (most // rows, rows) if most >= rows else (1, most)
     for image in range(0, batch, images):
         for row in range(0, rows, band):
             yield _Band((image, row), (min(images, batch - image), min(band, rows - row), columns))
 
 
-def _bind_products(owner: Processor, weight: Input, transformed: int, product: int, count: int) -> BoundLoops:
-    """Bind the 16 products of `count` tiles and the transformed weights."""
+def _bind_products(
+    owner: Processor, weight: Input, transformed: int, product: int, packed: dict[Hashable, Packed], count: int
+) -> BoundLoops:
+    """Bind the 16 products of `count` tiles and the transformed weights, which are packed once for all bands."""
     assert weight.layout is not None
     outputs, channels, *_ = weight.layout.shape
     builder = ProgramBuilder()
@@ -153,7 +160,8 @@ def _bind_products(owner: Processor, weight: Input, transformed: int, product: i
         threads=owner.pool.threads,
     )
     packing = _weight_packing(owner, weight, gemm.packings[0])
-    slots = (Location(transformed), Packed(weight.item, first_byte(weight), packing), Location(product))
+    weights = packed.setdefault(packing.key, Packed(weight.item, first_byte(weight), packing))
+    slots = (Location(transformed), weights, Location(product))
     loop = gemm.multiply
     assert loop.kernel is not None
     return BoundLoops(
