@@ -2150,7 +2150,9 @@ def repeat_interleave(input: Tensor, repeats: builtins.int | Tensor | None = Non
     Args:
         repeats: Number of times, or an integer tensor with one number for each element along dim. None repeats the
             positions 0, 1, ... as often as `input` states.
-        output_size: Sum of the numbers in a tensor, which is read if it is not given."""
+        output_size: Sum of the numbers in a tensor, which is read if it is not given.
+
+    >>> nt.repeat_interleave(nt.tensor([1.0, 2.0]), 2)"""
 def reshape(input: Operand, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
     """Give the elements, in row-major order, another shape; the result shares memory if the strides allow that."""
 def result_type(tensor1: Operand, tensor2: Operand) -> DType:

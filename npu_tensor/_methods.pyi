@@ -1154,7 +1154,9 @@ class Methods:
         Args:
             repeats: Number of times, or an integer tensor with one number for each element along dim. None repeats the
                 positions 0, 1, ... as often as `input` states.
-            output_size: Sum of the numbers in a tensor, which is read if it is not given."""
+            output_size: Sum of the numbers in a tensor, which is read if it is not given.
+
+        >>> nt.repeat_interleave(nt.tensor([1.0, 2.0]), 2)"""
     def reshape(self, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
         """Give the elements, in row-major order, another shape; the result shares memory if the strides allow that."""
     def reshape_as(self, other: Tensor) -> Tensor:

@@ -287,6 +287,8 @@ def repeat_interleave(
         repeats: Number of times, or an integer tensor with one number for each element along dim. None repeats the
             positions 0, 1, ... as often as `input` states.
         output_size: Sum of the numbers in a tensor, which is read if it is not given.
+
+    >>> nt.repeat_interleave(nt.tensor([1.0, 2.0]), 2)
     """
     if repeats is None:
         input, repeats = arange(input.numel()), input

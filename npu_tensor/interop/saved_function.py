@@ -562,7 +562,7 @@ def _signature(capture: Mapping[str, Any], weights: Sequence[Spec]) -> _Signatur
     specs: list[Any] = [tensor._node.spec for tensor in arguments]
     key = structure, tuple(specs)
     seeds = len(range(capture["seeds"]))
-    if seeds > len(capture["ops"]):
+    if seeds > len(capture["ops"]) + 1:
         raise ValueError(f"{seeds} seeds for {len(capture['ops'])} ops")
     specs += [*weights, *[int] * seeds]
     first = len(specs)

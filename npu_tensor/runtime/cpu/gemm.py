@@ -33,7 +33,7 @@ __all__ = ["Computed", "Gemm", "LaunchedLoop", "Matrix", "Packing", "Packs", "Sc
 
 Launch = Callable[..., None]
 
-# Upper bounds on the panels of A in a strip: their bytes, which L3 should hold for each thread, and their number, as all
+# Upper bounds on the panels of A in a strip: their bytes, which L3 should hold for each thread, and their number, since
 # sums are kept. Measured on a Zen 3: 128x3072x768 takes 1.4 times as long with blocks of 384 KiB.
 _BLOCK_BYTES, _BLOCK_PANELS = 4 << 20, 64
 # Part of a panel of B that L1 holds for all tiles of a strip, beside the sums and the current panel of A.
