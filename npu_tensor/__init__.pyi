@@ -119,7 +119,9 @@ preserve_format: builtins.str
 strided: builtins.str
 
 def _weight_norm(v: Tensor, g: Tensor, dim: builtins.int = 0) -> Tensor:
-    """Return v scaled to the norms g along a dimension, as PyTorch's parametrization of weights does."""
+    """Return v scaled to the norms g along a dimension, as PyTorch's parametrization of weights does.
+
+    >>> nt._weight_norm(nt.tensor([[3.0, 4.0]]), nt.tensor([[10.0]]))"""
 def abs(input: Operand) -> Tensor:
     """Return the absolute value; the smallest integer wraps to itself."""
 def abs_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:

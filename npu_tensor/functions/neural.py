@@ -283,7 +283,10 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
 
 @composite("_weight_norm", method=False)
 def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
-    """Return v scaled to the norms g along a dimension, as PyTorch's parametrization of weights does."""
+    """Return v scaled to the norms g along a dimension, as PyTorch's parametrization of weights does.
+
+    >>> nt._weight_norm(nt.tensor([[3.0, 4.0]]), nt.tensor([[10.0]]))
+    """
     return (wide(v) * (wide(g) / norm_except_dim(wide(v), 2, dim))).to(v.dtype)
 
 
