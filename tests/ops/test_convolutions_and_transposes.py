@@ -95,6 +95,7 @@ def test_all_instruction_sets(level: str) -> None:
     selection.reset()
 
 
+@pytest.mark.once  # NumPy is not compiled.
 @needs_compiler
 def test_gradients_are_compiled() -> None:
     x, w = nt.ones(2, 3, 6, 6).realize(), nt.ones(4, 3, 3, 3).realize()
