@@ -11,7 +11,7 @@ import ctypes
 import struct
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import chain, count
 from typing import Any, NamedTuple
 
@@ -73,6 +73,11 @@ class Packed(NamedTuple):
     item: int
     offset: int
     packing: Packs
+
+    @property
+    def key(self) -> Hashable:
+        """Key that is equal for slots with equal packed forms."""
+        return self.item, self.offset, self.packing.key
 
     def buffer(self, owner: Processor, values: Sequence[Any]) -> Buffer:
         """Return the packed form of the item's value."""
@@ -190,6 +195,8 @@ def step(owner: Processor, loops: BoundLoops, results: Iterable[int]) -> Step:
     new = [(index.get(item, item), owner.allocator.allocation(nbytes)) for item, nbytes in loops.new]
     overwritten = [(index.get(item, item), index.get(donor, donor)) for item, donor in loops.overwritten]
     launches = [_arguments(loop, index) for loop in loops.loops]
+    numbers_of: defaultdict[Hashable, int] = defaultdict(count().__next__)  # of packed forms
+    forms = [[(place, numbers_of[slot.key], slot) for place, slot in packed] for *_, packed in launches]
     wrong = None if loops.wrong is None else index.get(loops.wrong, loops.wrong)
 
     def run(values: list[Any], keep: Any = loops.keep) -> None:  # The default keeps the memory of `meta` alive.
@@ -200,13 +207,13 @@ def step(owner: Processor, loops: BoundLoops, results: Iterable[int]) -> Step:
         for item, donor in overwritten:
             buffer = values[item] = values[donor]
             forget(buffer)
-        buffers: dict[int, Buffer] = {}  # Several loops may read one.
-        for fixed, locations, numbers, packed in launches:
+        buffers: dict[int, Buffer] = {}
+        for (fixed, locations, numbers, _), packed in zip(launches, forms):  # noqa: B905  # The lengths are equal.
             arguments = fixed.copy()
-            for place, slot in packed:
-                if id(slot) not in buffers:
-                    buffers[id(slot)] = slot.buffer(owner, values)
-                arguments[place] = buffers[id(slot)].address
+            for place, number, slot in packed:
+                if number not in buffers:
+                    buffers[number] = slot.buffer(owner, values)
+                arguments[place] = buffers[number].address
             for place, item, offset in locations:
                 arguments[place] = values[item].address + offset
             for place, item, kind in numbers:
@@ -286,8 +293,7 @@ class LoopTable:
         self._results = [(item, self._own[memory]) for item, memory in kept if memory in self._own]
         self._renamed = [(item, memory) for item, memory in kept if isinstance(memory, int) and memory in changed]
         slots = [slot for loops, _ in kernels for loop in loops.loops for slot in loop.slots]
-        packed = {id(slot): slot for slot in slots if isinstance(slot, Packed)}
-        self._owner, self._packed = owner, [*packed.values()]
+        self._owner, self._packed = owner, {slot.key: slot for slot in slots if isinstance(slot, Packed)}
         self._offsets, nbytes = self._lay_out()
         self._scratch = owner.allocator.allocation(nbytes)
         # Items whose address or number is a base, and its number.
@@ -337,7 +343,7 @@ class LoopTable:
         if isinstance(slot, Number):
             return self._base(*slot), 0
         if isinstance(slot, Packed):
-            return _FIRST + len(self._own) + next(n for n, each in enumerate(self._packed) if each is slot), 0
+            return _FIRST + len(self._own) + [*self._packed].index(slot.key), 0
         (bits,) = struct.unpack("q", struct.pack("d" if isinstance(slot, float) else "q", slot))
         return _ZERO, bits
 
@@ -347,7 +353,7 @@ class LoopTable:
 
     def run(self, values: list[Any]) -> None:
         scratch, own = self._scratch(), [allocate() for allocate in self._allocations]
-        own += [slot.buffer(self._owner, values) for slot in self._packed]
+        own += [slot.buffer(self._owner, values) for slot in self._packed.values()]
         for item in self._changed:
             self._forget(values[item])
         outside = [values[item].address if kind is None else kind(values[item]) for item, kind in self._outside]

@@ -20,14 +20,21 @@ import numpy as np
 from npu_tensor._util.forks import cached_property
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.ops.declare import Layout
-from npu_tensor.ops.expression import ProgramBuilder
-from npu_tensor.runtime.cpu.bind_loop import bind_loop
 from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, Packed, Slot, joined
 from npu_tensor.runtime.cpu.cpu_cost import PACKED_PIECE
 from npu_tensor.runtime.cpu.depthwise_gradient import bind_depthwise_gradient
-from npu_tensor.runtime.cpu.gemm import Gemm, Matrix, Scattered
+from npu_tensor.runtime.cpu.gemm import Matrix, Scattered
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
-from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, bind_move, first_byte, last_item
+from npu_tensor.runtime.cpu.kernels import (
+    CpuKernel,
+    bind_copy,
+    bind_move,
+    bind_product,
+    bind_zeros,
+    first_byte,
+    last_item,
+    plain_product,
+)
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value
@@ -134,7 +141,7 @@ class TransposedKernel(_SumsKernel):
         combined = [*itertools.product(*map(_phases, *sizes))]
         is_whole = all(phase.taps for phases in combined for phase in phases)
         if not is_whole:
-            parts.append(_fill(self.owner, output))
+            parts.append(bind_zeros(self.owner, output))
         met = [phases for phases in combined if all(phase.taps for phase in phases)]
         bound = [self._bind_phase(image, weight, attributes["stride"], phases) for phases in met]
         new = ((output.item, output.nbytes),) if is_whole else ()
@@ -234,39 +241,12 @@ class TransposedKernel(_SumsKernel):
         """Bind a product of the image and the weight from element `tap` on, to the result from element `place` on."""
         (output,) = self.task.outputs
         assert weight.dtype is not None
-        product = _product_of(self.owner, shape, a, b, Matrix(output.dtype.name, strides), batch)
+        product = plain_product(self.owner, shape, a, b, Matrix(output.dtype.name, strides), batch)
         slots: list[Slot] = [Location(image.item, first_byte(image))]
         if len(product.packings) == 2:
             slots[0] = Packed(image.item, first_byte(image), product.packings[0])
         slots.append(Packed(weight.item, first_byte(weight) + tap * weight.dtype.itemsize, product.packings[-1]))
-        return _bind_product(product, (*slots, Location(output.item, place * output.dtype.itemsize)))
-
-
-def _product_of(
-    owner: Processor,
-    shape: tuple[int, int, int],
-    a: Matrix | Scattered | Windows,
-    b: Scattered,
-    output: Matrix,
-    batch: tuple[int, ...],
-) -> Gemm:
-    builder = ProgramBuilder()
-    epilogue = builder.program([builder.load(0, "float64" if output.dtype == "float64" else "float32")])
-    return owner.product(shape, a=a, b=b, outputs=(output,), epilogue=epilogue, batch=batch, threads=owner.pool.threads)
-
-
-def _bind_product(product: Gemm, slots: tuple[Slot, ...]) -> BoundLoops:
-    loop = product.multiply
-    assert loop.kernel is not None
-    bound = BoundLoop(loop.kernel, loop.meta_address, loop.items, loop.grain, slots)
-    return BoundLoops((bound,), (), keep=(product,))
-
-
-def _fill(owner: Processor, output: Output) -> BoundLoops:
-    """Bind the loop that makes a result of zeros."""
-    builder = ProgramBuilder()
-    program = builder.program([builder.constant(0.0, output.dtype.register)])
-    return bind_loop(owner, program, output.layout.shape, 0, [], [output])
+        return bind_product(product, (*slots, Location(output.item, place * output.dtype.itemsize)))
 
 
 # --- gradients of weights
@@ -608,10 +588,10 @@ class WeightGradientKernel(_SumsKernel):
             Layout((self.channels,), (per_channel,)),
         )
         shape = (outputs, self.channels, math.prod(positions))
-        product = _product_of(self.owner, shape, a, b, Matrix(output.dtype.name, (self.channels, 1)), ())
+        product = plain_product(self.owner, shape, a, b, Matrix(output.dtype.name, (self.channels, 1)), ())
         factors = zip((gradient, image), product.packings, strict=True)
         packed = [Packed(source.item, first_byte(source), packing) for source, packing in factors]
-        bound = _bind_product(product, (*packed, Location(output.item)))
+        bound = bind_product(product, (*packed, Location(output.item)))
         return bound._replace(new=((output.item, output.nbytes),))
 
     def _places_of_sums(self) -> tuple[int, int, int, int]:
@@ -640,7 +620,7 @@ class WeightGradientKernel(_SumsKernel):
         # Vectors of runs may read beyond the last one.
         nbytes = (math.prod(shape) + 2 * self.width) * self.dtype.itemsize
         whole = Output(item, self.dtype, Layout(shape, strides), nbytes)
-        parts.append(_fill(self.owner, whole))
+        parts.append(bind_zeros(self.owner, whole))
         befores = [before for before, _ in self.task.call.attributes["padding"]]
         starts = [max(0, -before) for before in befores]
         ends = [min(extent, end - before) for extent, end, before in zip(extents, frame, befores, strict=True)]

@@ -9,10 +9,10 @@ from npu_tensor._util.forks import cached_property
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import reshaped
 from npu_tensor.runtime.cpu.bind_loop import number_types, slots_of, with_fixed_numbers
-from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, Packed, Slot, joined
+from npu_tensor.runtime.cpu.bound_loops import BoundLoops, Location, Packed, Slot, joined
 from npu_tensor.runtime.cpu.cpu_cost import convolution_cost
 from npu_tensor.runtime.cpu.gemm import Matrix, Scattered
-from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte, last_item
+from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, bind_product, first_byte, last_item
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.windows import Places, Windows
@@ -109,11 +109,8 @@ class ConvolutionKernel(CpuKernel):
         packed = Packed(weight.item, first_byte(weight), product.packings[0])
         results = [Location(output.item) for output in task.outputs]
         arguments = (Location(image.item, first_byte(image)), packed, *results, *more)
-        loop = product.multiply
-        assert loop.kernel is not None
-        bound = BoundLoop(loop.kernel, loop.meta_address, loop.items, loop.grain, arguments)
         new = tuple([(output.item, output.nbytes) for output in task.outputs])
-        return joined([*copies, BoundLoops((bound,), new, keep=(product,))])
+        return joined([*copies, bind_product(product, arguments)._replace(new=new)])
 
     def _is_readable(self, image: Input) -> bool:
         """Return True if the channels are neighbours, and offsets from the first element are not negative."""

@@ -33,6 +33,7 @@ from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Packing, Scatter
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.split import split_rows
+from npu_tensor.runtime.cpu.windows import Windows
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
 from npu_tensor.spec import Spec, contiguous_strides
@@ -73,14 +74,14 @@ class CpuKernel:
     def bind(self) -> Step:
         """Bind the kernel; compile code that is not in a cache."""
         with self.owner.compiling(self):
-            bound = self._bound_as_before()
+            bound = self._share_or_bind()
         if not isinstance(bound, BoundLoops):
             return bound
         self.loops = bound
         return step(self.owner, bound, [output.item for output in self.task.outputs])
 
-    def _bound_as_before(self) -> BoundLoops | Step:
-        """Bind the kernel, with the loops of an equal one, such as that of another layer, if a plan holds it."""
+    def _share_or_bind(self) -> BoundLoops | Step:
+        """Reuse the loops of a living kernel with an equal task, such as that of another layer, or bind."""
         task, self.items = self.task.numbered()
         key = type(self), self.owner.threads, task
         equal: CpuKernel | None = self.owner.bound.get(key)
@@ -382,6 +383,35 @@ def bind_copy(
     nbytes = math.prod(shape[:-1]) * (pitch or shape[-1] if shape else 1) * dtype.itemsize
     loops = bind_move(owner, source, Output(item, dtype, whole, nbytes))
     return loops, source._replace(item=item, dtype=dtype, layout=whole)
+
+
+def bind_zeros(owner: Processor, output: Output) -> BoundLoops:
+    """Return the loop that makes a result of zeros."""
+    builder = ProgramBuilder()
+    program = builder.program([builder.constant(0.0, output.dtype.register)])
+    return bind_loop(owner, program, output.layout.shape, 0, [], [output])
+
+
+def bind_product(product: Gemm, slots: Sequence[Slot]) -> BoundLoops:
+    """Return the loop of a product that is not empty. `slots` has those of A, B, the results and the epilogue."""
+    loop = product.multiply
+    assert loop.kernel is not None
+    bound = BoundLoop(loop.kernel, loop.meta_address, loop.items, loop.grain, tuple(slots))
+    return BoundLoops((bound,), (), keep=(product,))
+
+
+def plain_product(
+    owner: Processor,
+    shape: tuple[int, int, int],
+    a: Matrix | Scattered | Windows,
+    b: Scattered,
+    output: Matrix,
+    batch: tuple[int, ...],
+) -> Gemm:
+    """Return a product without other ops; its arguments are those of `Gemm`."""
+    builder = ProgramBuilder()
+    epilogue = builder.program([builder.load(0, "float64" if output.dtype == "float64" else "float32")])
+    return owner.product(shape, a=a, b=b, outputs=(output,), epilogue=epilogue, batch=batch, threads=owner.pool.threads)
 
 
 def bind_move(owner: Processor, source: Input, output: Output) -> BoundLoops:

@@ -20,7 +20,7 @@ from npu_tensor.ops.expression import Program, ProgramBuilder
 from npu_tensor.runtime.cpu.bind_loop import bind_loop
 from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, Packed, joined
 from npu_tensor.runtime.cpu.gemm import Launch, LaunchedLoop, Matrix, Packing, Scattered
-from npu_tensor.runtime.cpu.kernels import bind_move, first_byte, last_item
+from npu_tensor.runtime.cpu.kernels import bind_move, bind_product, bind_zeros, first_byte, last_item, plain_product
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.windows import Places, Windows
@@ -84,8 +84,7 @@ def bind_winograd(owner: Processor, task: Task) -> BoundLoops:
     assert image.layout is not None
     channels, transformed, product = image.layout.shape[-1], item + 1, item + 2
     to_tiles, to_results = _image_program(), _result_program(task.program, len(rest))
-    packed: dict[Hashable, Packed] = {}
-    bound_products = cache(partial(_bind_products, owner, weight, transformed, product, packed))
+    bound_products = cache(partial(_bind_products, owner, weight, transformed, product))
     most = 0
     for part in _bands((batch, height // 2, width // 2), channels + outputs, owner.pool.threads):
         of_image, of_result = (*part.tiles, channels), (*part.tiles, outputs)
@@ -138,35 +137,18 @@ def _bands(tiles: tuple[int, int, int], channels: int, threads: int) -> Iterator
             yield _Band((image, row), (min(images, batch - image), min(band, rows - row), columns))
 
 
-def _bind_products(
-    owner: Processor, weight: Input, transformed: int, product: int, packed: dict[Hashable, Packed], count: int
-) -> BoundLoops:
-    """Bind the 16 products of `count` tiles and the transformed weights, which are packed once for all bands."""
+def _bind_products(owner: Processor, weight: Input, transformed: int, product: int, count: int) -> BoundLoops:
+    """Bind the 16 products of `count` tiles and the transformed weights."""
     assert weight.layout is not None
     outputs, channels, *_ = weight.layout.shape
-    builder = ProgramBuilder()
-    gemm = owner.product(
-        (count, outputs, channels),
-        a=Windows("float32", (count * channels,), (0,), channels, (Places(count, channels, count, 1, 1, 1, 0),)),
-        b=Scattered(
-            "float32",
-            (Layout((len(_PLACES),), (channels * outputs,)),),
-            Layout((channels,), (outputs,)),
-            Layout((outputs,), (1,)),
-        ),
-        outputs=(Matrix("float32", (count * outputs, outputs, 1)),),
-        epilogue=builder.program([builder.load(0, "float32")]),
-        batch=(len(_PLACES),),
-        threads=owner.pool.threads,
-    )
+    a = Windows("float32", (count * channels,), (0,), channels, (Places(count, channels, count, 1, 1, 1, 0),))
+    planes = Layout((len(_PLACES),), (channels * outputs,))
+    b = Scattered("float32", (planes,), Layout((channels,), (outputs,)), Layout((outputs,), (1,)))
+    result = Matrix("float32", (count * outputs, outputs, 1))
+    gemm = plain_product(owner, (count, outputs, channels), a, b, result, (len(_PLACES),))
     packing = _weight_packing(owner, weight, gemm.packings[0])
-    weights = packed.setdefault(packing.key, Packed(weight.item, first_byte(weight), packing))
-    slots = (Location(transformed), weights, Location(product))
-    loop = gemm.multiply
-    assert loop.kernel is not None
-    return BoundLoops(
-        (BoundLoop(loop.kernel, loop.meta_address, loop.items, loop.grain, slots),), (), keep=(gemm, packing)
-    )
+    packed = Packed(weight.item, first_byte(weight), packing)
+    return bind_product(gemm, (Location(transformed), packed, Location(product)))
 
 
 def _planes(item: int, shape: tuple[int, ...]) -> list[Output]:
@@ -183,13 +165,11 @@ def _pad(owner: Processor, task: Task, image: Input, item: int) -> tuple[BoundLo
     shape = (batch, height + 2, width + 2, image.layout.shape[-1])
     whole = Layout(shape, contiguous_strides(shape))
     result = Output(item, float32, whole, math.prod(shape) * float32.itemsize)
-    builder = ProgramBuilder()
-    fill = bind_loop(owner, builder.program([builder.constant(0.0, "float32")]), shape, 0, [], [result])
     offset = sum(
         before * stride for (before, _), stride in zip(task.call.attributes["padding"], whole.strides[1:3], strict=True)
     )
     inner = result._replace(layout=Layout(image.layout.shape, whole.strides, offset), donor=item)
-    return joined([fill, bind_move(owner, image, inner)]), Input(item, float32, whole)
+    return joined([bind_zeros(owner, result), bind_move(owner, image, inner)]), Input(item, float32, whole)
 
 
 # --- transformations

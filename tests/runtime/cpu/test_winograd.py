@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -49,6 +51,28 @@ def test_weights_that_change_are_transformed_again() -> None:
     assert [function()[0, 0, 4, 4].item() for _ in range(3)] == [576.0] * 3
     w[0] = 2.0
     assert function()[0, :2, 4, 4].tolist() == [1152.0, 576.0]
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_bands_and_equal_layers_pack_new_weights_once(jitted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(winograd, "_BAND_BYTES", 1)
+    packed: list[object] = []
+    run = winograd._WeightPacking.run
+
+    def counted(packing: Any, *arguments: Any) -> Any:
+        packed.append(packing)
+        return run(packing, *arguments)
+
+    monkeypatch.setattr(winograd._WeightPacking, "run", counted)
+
+    def function(x: nt.Tensor, v: nt.Tensor, w: nt.Tensor) -> nt.Tensor:
+        return F.conv2d(F.conv2d(x, v, padding=1), w, padding=1)
+
+    call = nt.jit(function) if jitted else function
+    for value in range(3):
+        weights = [nt.full((48, 48, 3, 3), float(value)).realize() for _ in range(2)]
+        call(nt.ones(1, 48, 16, 16), *weights).realize()
+    assert len(packed) == 6
 
 
 @pytest.mark.parametrize(
