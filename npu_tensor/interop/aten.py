@@ -734,7 +734,7 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten._fused_rms_norm.default": _fused_rms_norm,
     "aten.native_layer_norm.default": _layer_norm,
     "aten.native_group_norm.default": _group_norm,
-    "aten.native_batch_norm.default": lambda *args: _batch_norm_in_place(*args),
+    "aten.native_batch_norm.default": _batch_norm_in_place,
     "aten._native_batch_norm_legit.default": _batch_norm_in_place,
     "aten._native_batch_norm_legit.no_stats": lambda x, weight, bias, *args: _batch_norm(
         x, weight, bias, None, None, *args

@@ -16,6 +16,7 @@ A call runs the nodes in order, each with the function that a table has for its 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
@@ -36,8 +37,24 @@ __all__ = [
     "Reference",
     "Weight",
     "caller_at",
+    "model_line",
     "place_weight",
 ]
+
+
+_FRAME: Final = re.compile(r'File "([^"\0]+)", line (\d{1,9})')
+
+
+def model_line(stack_trace: str, pytorch: str = "-packages/torch/") -> str:
+    """Return the innermost frame of a stack trace outside PyTorch as "path/model.py:12"; "" if it has no frame.
+
+    Args:
+        stack_trace: Text of the trace.
+        pytorch: Part of the paths of PyTorch's own files.
+    """
+    frames = _FRAME.findall(stack_trace)
+    own = [frame for frame in frames if pytorch not in frame[0]] or frames
+    return ":".join(own[-1]) if own else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +20,7 @@ from npu_tensor.interop.imported_graph import (
     ImportedNode,
     Reference,
     Weight,
+    model_line,
 )
 from npu_tensor.interop.onnx_operands import DTYPE_NAMES, array_dtype
 from npu_tensor.interop.onnx_operators import OPERATORS
@@ -364,10 +364,8 @@ def _constant(node: Any, array: Any) -> Any:
 def _place(node: Any, position: int) -> str:
     """Return the line that PyTorch's exporter notes for a node, or its name."""
     for entry in node.metadata_props:
-        lines = re.findall(r'File "([^"]+)", line (\d+)', entry.value) if entry.key.endswith("stack_trace") else []
-        own = [line for line in lines if "/torch/" not in line[0]] or lines
-        if own:
-            return ":".join(own[-1])
+        if entry.key.endswith("stack_trace") and (line := model_line(entry.value)):
+            return line
     return node.name or next((name for name in node.output if name), "") or f"node {position}"
 
 

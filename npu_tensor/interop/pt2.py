@@ -48,6 +48,7 @@ from npu_tensor.interop.imported_graph import (
     ImportedNode,
     Reference,
     Weight,
+    model_line,
 )
 from npu_tensor.nn.parameter import Parameter
 from npu_tensor.tensor import Tensor
@@ -72,7 +73,6 @@ _DTYPES: Final = {
 """Dtypes by the numbers of the schema. Complex numbers and 8-bit floats have no counterpart."""
 
 _MODEL: Final = re.compile(r"([^/]+)/models/([^/]+)\.json")
-_FRAME: Final = re.compile(r'File "([^"\0]+\.py)", line (\d{1,9}), in ')
 
 _VALUES: Final = frozenset(
     ("as_bool", "as_bools", "as_int", "as_int_lists", "as_ints", "as_string", "as_strings")
@@ -310,9 +310,7 @@ def _extents(sizes: list[Any]) -> tuple[int, ...]:
 
 def _place(node: Mapping[str, Any]) -> str:
     """Return the innermost line of the model that recorded a node, outside PyTorch; the node's name if none did."""
-    frames = _FRAME.findall(node["metadata"].get("stack_trace") or "")
-    own = [frame for frame in frames if "/site-packages/torch/" not in frame[0]] or frames
-    return ":".join(own[-1]) if own else str(node.get("name") or node["target"])
+    return model_line(node["metadata"].get("stack_trace") or "") or str(node.get("name") or node["target"])
 
 
 # --- nested arguments and results

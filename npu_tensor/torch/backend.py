@@ -114,7 +114,7 @@ def _compiled(
         boxed = make_boxed_func(CompiledGraph(graph, static, options, tuple(left)))
         return boxed
     drawing = [node.name for node in graph.graph.nodes if _is_random(node)]
-    unchanged = fx.GraphModule(graph, copy.deepcopy(graph.graph))
+    unchanged = fx.GraphModule(graph, copy.deepcopy(graph.graph)) if len(drawing) > 1 else graph
     partitioner = CapabilityBasedPartitioner(graph, _Support(reasons), allows_single_node_partition=True)
     partitions = [each for each in partitioner.propose_partitions() if any(map(_computes, each.nodes))]
     whole = partitioner.fuse_partitions(partitions, prefix="npu_tensor_")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,12 +11,10 @@ from torch import fx
 
 from npu_tensor.errors import ArgumentError
 from npu_tensor.interop.aten import IGNORED
-from npu_tensor.interop.imported_graph import ImportedNode
+from npu_tensor.interop.imported_graph import ImportedNode, model_line
 from npu_tensor.torch.bridge import DTYPE_OF
 
 __all__ = ["imported_node", "imported_value", "operator_name", "place_of_node"]
-
-_FRAME: Final = re.compile(r'File "(.+)", line (\d+), in ')
 
 _PYTORCH: Final = str(Path(torch.__file__).parent)
 
@@ -31,9 +28,7 @@ def operator_name(target: Any) -> str:
 
 def place_of_node(node: fx.Node) -> str:
     """Return the innermost line of the model that recorded a node, outside PyTorch; the node's name if none did."""
-    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    own = [frame for frame in frames if not frame[0].startswith(_PYTORCH)] or frames
-    return ":".join(own[-1]) if own else node.name
+    return model_line(node.meta.get("stack_trace") or "", _PYTORCH) or node.name
 
 
 def imported_value(value: Any, reference: Callable[[fx.Node], Any]) -> Any:
