@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import operator
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
@@ -29,6 +28,7 @@ from torch.fx.experimental.symbolic_shapes import guarding_hint_or_throw
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
+from npu_tensor._util.forks import new_lock
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.functions.creation import zeros
@@ -264,7 +264,7 @@ class CompiledGraph:
                 for node in graph.graph.find_nodes(op="get_attr")
             }
         self._static = [_StaticArgument(numbers[node], node.meta["val"]) for node in static]
-        self._lock = threading.RLock()  # Threads share the weights, which instances of one class have of their own.
+        self._lock = new_lock()  # Threads share the weights, which instances of one class have of their own.
         weights = {str(placeholders[each.number].target): each.weight for each in self._static}
         self._dynamic = [number for number, node in enumerate(placeholders) if node not in static]
         module = ImportedModule(
