@@ -61,11 +61,13 @@ class Input(NamedTuple):
         item: Number in the plan.
         dtype: Dtype of the elements; None for a number.
         layout: Layout over the task's shape; None for a number.
+        persistent: True if the value is the same in every run of the plan, False if it is not, None if unknown.
     """
 
     item: int
     dtype: DType | None
     layout: Layout | None
+    persistent: bool | None = None
 
 
 class Output(NamedTuple):
@@ -145,7 +147,7 @@ class Task(NamedTuple):
             return numbers.setdefault(item, len(numbers))
 
         task = self._replace(
-            inputs=tuple([Input(number(item), dtype, layout) for item, dtype, layout in self.inputs]),
+            inputs=tuple([source._replace(item=number(source.item)) for source in self.inputs]),
             outputs=tuple(
                 [
                     Output(number(item), dtype, layout, nbytes, None if donor is None else number(donor))

@@ -66,6 +66,10 @@ def bind(placement: Cut, context: PlanningContext, size: int, origins: Mapping[i
     bases = dict(aliases)
     replaced = {item: bases.get(value, value) for item, value in context.replaced.items()}
     tasks = with_donors(tasks, last_read, on_accelerators, replaced)
+    if context.persistent is not None:
+        changing = {output.item for task in tasks for output in task.outputs} | replaced.keys()
+        known = {**dict.fromkeys(context.persistent, True), **dict.fromkeys(changing, False)}
+        tasks = [_with_persistence(task, known) for task in tasks]
     placed = tuple(_bound(*each, context) for each in zip(tasks, placement.answers, strict=True))
     launches = _launches(placed, last_read, context)
     used = {entry.kernel.device for entry in placed}
@@ -89,6 +93,11 @@ def bind(placement: Cut, context: PlanningContext, size: int, origins: Mapping[i
         builds_before=builds_before if pending else None,
         joined=_joined(placed, steps, counts),
     )
+
+
+def _with_persistence(task: Task, known: Mapping[int, bool]) -> Task:
+    """Return the task with `Input.persistent` of its operands, which arguments of a captured function do not have."""
+    return task._replace(inputs=tuple([each._replace(persistent=known.get(each.item)) for each in task.inputs]))
 
 
 def _joined(placed: Sequence[Placed], steps: Sequence[BoundStep], counts: Sequence[int]) -> tuple[BoundStep, ...]:

@@ -57,8 +57,8 @@ KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
 """Constructors of kernels by data op, which may refuse a task. A new kind of kernel is registered here."""
 
 
-MOST_BYTES: Final = 1 << 20
-"""Upper bound on the bytes of a value in a joint call. The memory of larger values should be released early."""
+MOST_BYTES: Final = 1 << 26
+"""Upper bound on the bytes of a new value in a joint call, which Ctrl-C does not end. Chosen, not measured."""
 
 
 def _loops(kernel: Kernel) -> BoundKernel | None:

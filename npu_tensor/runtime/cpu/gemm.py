@@ -22,11 +22,11 @@ from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.runtime.cpu.division import even_grain
 from npu_tensor.runtime.cpu.engine import Address, Engine, Module
 from npu_tensor.runtime.cpu.gemm_micro import LEAST_ROWS, UNITS, Blocking, Unit, unit_lanes, usual_blocking
-from npu_tensor.runtime.cpu.gemm_multiply import MULTIPLY_META, Form, GemmSpec, TileSpec, multiply_module
+from npu_tensor.runtime.cpu.gemm_multiply import MULTIPLY_META, Form, GemmSpec, Line, TileSpec, multiply_module
 from npu_tensor.runtime.cpu.gemm_pack import PackPrologue, PackSpec, Segment, pack_module, panel_bytes
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, register_dtype
-from npu_tensor.runtime.cpu.windows import Windows, strided_offsets, window_offsets
+from npu_tensor.runtime.cpu.windows import Places, Windows, strided_offsets, window_offsets
 from npu_tensor.runtime.memory import Buffer
 
 __all__ = ["Computed", "Gemm", "LaunchedLoop", "Matrix", "Packing", "Packs", "Scattered", "direct_tile", "tile_rows"]
@@ -71,8 +71,8 @@ _STREAMED_BYTES, _STREAMED_ROWS, _STREAMED_COLUMNS = 512 << 10, 4, (128, 4096)
 _AHEAD, _SHORT_LINE_BYTES = 32, 1024
 # Elements between lines whose vectors are shuffled from two loads at most.
 _VECTOR_DISTANCES = (1, 2)
-# Rows of a tile of windows, whose addresses need a register each, and instructions that such an address takes.
-_WINDOW_ROWS, _ROW_COST = 12, 2
+# Rows of a tile of windows, whose addresses need a register each, and of a depthwise convolution, whose sums do.
+_WINDOW_ROWS, _LINE_ROWS = 12, 8
 _CACHE_LINE = 64
 # Largest panel of B that a thread packs on its stack, beside the sums of a strip: row kernels use 256 KiB of stack.
 _STRIP_BYTES = 144 << 10
@@ -367,6 +367,18 @@ def _blocks(a_panels: int, b_panels: int, most: int, tile_cycles: int, strip_cyc
     return min(range(least, min(a_panels, least + _MORE_BLOCKS * threads) + 1), key=longest)
 
 
+def _part_steps(unit: Unit, columns: int) -> int:
+    """Return the steps of a part of a panel of B."""
+    return max(1, _PART_BYTES // (columns * unit.bytes))
+
+
+def _divided(run: int, places: tuple[Places, ...], most: int, unit: int) -> tuple[int, tuple[Places, ...]]:
+    """Return runs of at most `most` elements, in whole units, if a few equal pieces of each run are that short."""
+    least = -(-run // most)
+    pieces = next((count for count in range(least, 2 * least) if run % (count * unit) == 0), 1)
+    return run // pieces, (*places, Places(pieces, run // pieces, 1, pieces, 1, 1, 0)) if pieces > 1 else places
+
+
 class LaunchedLoop(NamedTuple):
     """A kernel bound to its meta array: the leading arguments of `launch`."""
 
@@ -495,7 +507,7 @@ class Gemm:
         run_steps = max(1, sizes["steps"])  # 0 if windows have no channels.
         steps = run_steps * runs
         tile_cycles = _OVERHEAD_CYCLES + steps * tile.rows * tile.columns // unit_lanes(tile.unit, self._target)
-        part, group = max(1, _PART_BYTES // step_bytes), 1
+        part, group = _part_steps(unit, tile.columns), 1
         if tile.form in ("packed", "windows", "depthwise") and not self.strips:
             group = min(b_panels, max(1, part // steps))
         groups = -(-b_panels // group)
@@ -561,6 +573,8 @@ class Gemm:
         unit, most_rows, columns = self._window_blocking(a, n, blocking)
         rows, size = tile_rows(m, most_rows), ELEMENT_SIZE[a.dtype]
         (run, places), is_inside = a.runs(), a.is_inside
+        if not a.depthwise:
+            run, places = _divided(run, places, _part_steps(unit, columns) * unit.count, unit.count)
         steps = 1 if a.depthwise else run // unit.count
         spec_b = _pack_spec(problem.b, unit, columns, -2, a.taps * a.channels, n, self._target)
         k = a.taps * (1 if a.depthwise else a.channels)
@@ -581,6 +595,10 @@ class Gemm:
         sizes |= {"a_panel_bytes": rows * run * size, "b_panel_bytes": pack_b.panel_bytes}
         form: Form = "depthwise" if a.depthwise else "windows"
         tile = TileSpec(unit, form, rows, columns, a.dtype, is_inside=is_inside)
+        if a.depthwise:
+            last = places[-1]
+            tile = tile._replace(line=Line(last.size, last.step, last.gap, last.positions % rows == 0))
+            sizes["a_step_bytes"] = last.step * last.distance * size
         return tile, sizes, [_offsets(a.dtype, Layout(problem.batch, a.batch)), pack_b.offsets]
 
     def _window_blocking(self, a: Windows, n: int, blocking: Blocking) -> Blocking:
@@ -592,12 +610,10 @@ class Gemm:
         lanes, registers = unit_lanes(unit, self._target), self._target.vector_registers
         vectors = -(-n // lanes)
         if a.depthwise:
-            # Columns and weights are held, and each row of a tile costs some instructions per place of the kernel.
-            tiles = [(min((registers - 1) // width - 1, _WINDOW_ROWS), width) for width in range(1, 6)]
-            rows, width = min(
-                tiles, key=lambda tile: -(-vectors // tile[1]) * (_ROW_COST + tile[1] + tile[1] / tile[0])
-            )
-            return Blocking(unit, rows, width * lanes)
+            last = a.places[-1]
+            most = max(LEAST_ROWS, min(_LINE_ROWS, registers - 2 - last.size))
+            whole = [rows for rows in range(most, LEAST_ROWS - 1, -1) if last.positions % rows == 0]
+            return Blocking(unit, whole[0] if whole else most, lanes)
         width = min((2, 3, 1), key=lambda width: -(-vectors // width) * width * (1.1 if width == 1 else 1))
         if width * lanes != columns:
             rows = (registers - 1 - width) // width

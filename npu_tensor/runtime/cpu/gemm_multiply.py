@@ -53,6 +53,31 @@ _FLIP_SIGNS = -0x7F7F7F80
 _CACHE_LINE = 64
 
 
+class Line(NamedTuple):
+    """Line of a depthwise kernel, along the last dimension of the image.
+
+    Attributes:
+        size: Number of elements.
+        step: Distance between positions, in places.
+        gap: Distance between elements, in places.
+        is_shared: True if all rows of a tile are neighbouring positions of one line, which share places.
+    """
+
+    size: int
+    step: int
+    gap: int
+    is_shared: bool
+
+    def readers(self, rows: int) -> list[list[tuple[int, int]]]:
+        """Return the row of the tile and the element of the line that read each place."""
+        places: dict[object, list[tuple[int, int]]] = {}
+        for row in range(rows):
+            for element in range(self.size):
+                place = row * self.step + element * self.gap if self.is_shared else (row, element)
+                places.setdefault(place, []).append((row, element))
+        return [*places.values()]
+
+
 class TileSpec(NamedTuple):
     """Parameters of the code of a tile."""
 
@@ -65,6 +90,7 @@ class TileSpec(NamedTuple):
     ahead: int = 0  # lines of B, as MULTIPLY_META has them, that are prefetched so early
     group: int = 0  # columns whose sums are accumulated together in the inner form
     is_inside: bool = False  # no window reaches outside the image
+    line: Line | None = None  # of the depthwise form
 
     @property
     def shifted(self) -> bool:
@@ -80,6 +106,7 @@ class _Place(NamedTuple):
         length: Number of steps or runs.
         sums: Sums of earlier parts.
         runs_at: Function from the number of a run to its addresses, one for each row of the tile.
+        addresses: Table of the addresses that `Line.readers` needs, for each line of a depthwise kernel.
     """
 
     a: Value
@@ -92,6 +119,7 @@ class _Place(NamedTuple):
     length: Value
     sums: Sequence[Value]
     runs_at: Callable[[Value], list[Value]] | None
+    addresses: Value | None
 
 
 def _packed(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _Place) -> list[Value]:
@@ -280,32 +308,35 @@ def _windows(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place:
 
 def _depthwise(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _Place) -> list[Value]:
     unit, lanes = tile.unit, unit_lanes(tile.unit, emitter.target)
-    vectors, vector_bytes = tile.columns // lanes, lanes * unit.bytes
-    elements, size = Elements(emitter, unit, tile.dtype_a), ELEMENT_SIZE[tile.dtype_a]
-    type_ = f"<{lanes} x {unit.accumulator}>"
-    left = emitter.sub(meta["n"], place.first_column)
+    elements, type_ = Elements(emitter, unit, tile.dtype_a), f"<{lanes} x {unit.accumulator}>"
+    line, addresses = tile.line, place.addresses
+    assert line is not None
+    assert addresses is not None
+    readers, offset = line.readers(tile.rows), emitter.mul(place.first_column, ELEMENT_SIZE[tile.dtype_a])
+    b = emitter.byte_offset(place.b, emitter.mul(place.b_panel, meta["b_panel_bytes"]))
 
-    def sums(masks: Sequence[Value | None]) -> list[Value]:
-        def add_run(runs: Sequence[Value], carried: Sequence[Value]) -> list[Value]:
-            from_b, *sums = carried
-            columns = [emitter.load_value(type_, from_b, j, align=vector_bytes) for j in range(vectors)]
-            for row, run in enumerate(runs):
-                start = emitter.byte_offset(run, emitter.mul(place.first_column, size))
-                for j, (column, mask) in enumerate(zip(columns, masks, strict=True)):
-                    value = elements.load(lanes, emitter.byte_offset(start, j * lanes * size), mask)
-                    at = row * vectors + j
-                    sums[at] = multiply_add(emitter, unit, sums[at], value, column)
-            return [emitter.byte_offset(from_b, vectors * vector_bytes), *sums]
+    def sums(mask: Value | None) -> list[Value]:
+        def add_line(start: Value, carried: Sequence[Value]) -> list[Value]:
+            from_b, from_addresses, *sums = carried
+            weights = [emitter.load_value(type_, from_b, i, align=lanes * unit.bytes) for i in range(line.size)]
+            for number, pairs in enumerate(readers):
+                address = emitter.load_value("ptr", from_addresses, number)
+                value = elements.load(lanes, emitter.byte_offset(address, offset), mask)
+                for row, element in pairs:
+                    sums[row] = multiply_add(emitter, unit, sums[row], value, weights[element])
+            next_b = emitter.byte_offset(from_b, line.size * lanes * unit.bytes)
+            return [next_b, emitter.byte_offset(from_addresses, 8 * len(readers)), *sums]
 
-        return _over_runs(emitter, tile, meta, place, add_run)
+        return emitter.loop(0, meta["runs"], line.size, [b, addresses, *place.sums], add_line)[2:]
 
     def edge() -> list[Value]:
-        return sums([first_of(emitter, emitter.sub(left, first), lanes) for first in range(0, tile.columns, lanes)])
+        return sums(first_of(emitter, left, lanes))
 
+    left = emitter.sub(meta["n"], place.first_column)
     # Without AVX512, LLVM makes a branch per element of most masked loads.
     if emitter.target.has_avx512:
         return edge()
-    return emitter.branch(emitter.compare("sge", left, tile.columns), lambda: sums([None] * vectors), edge)
+    return emitter.branch(emitter.compare("sge", left, lanes), lambda: sums(None), edge)
 
 
 def _over_runs(
@@ -437,7 +468,7 @@ class _MultiplyWriter:
         if self.has_parts:
             nbytes = emitter.mul(meta["block_panels"], self.tile_bytes)
             self.kept = emitter.assign("ptr", f"alloca i8, i64 {nbytes.name}, align 64")
-        if tile.form == "depthwise":
+        if tile.line is not None:
             nbytes = emitter.mul(meta["runs"], 8 * tile.rows)
             self.addresses = emitter.assign("ptr", f"alloca i8, i64 {nbytes.name}, align 8")
         if self.spec.strips:
@@ -469,11 +500,14 @@ class _MultiplyWriter:
             def compute_row(a_panel: Value, _: list[Value]) -> None:
                 first_row = emitter.mul(a_panel, tile.rows)
                 runs_at = None if first_line is None else self._runs(a, first_row, first_line)
+                addresses = None if runs_at is None or tile.line is None else self._addresses(runs_at)
 
                 def compute_tile(b_panel: Value, _: list[Value]) -> None:
                     first_column = emitter.mul(b_panel, tile.columns)
                     zeros = [Value("zeroinitializer", self.vector_type)] * (tile.rows * tile.columns // self.lanes)
-                    place = _Place(a, b, a_panel, b_panel, first_row, first_column, start, count, zeros, runs_at)
+                    place = _Place(
+                        a, b, a_panel, b_panel, first_row, first_column, start, count, zeros, runs_at, addresses
+                    )
                     if self.has_parts:
                         self._add_part(place, emitter.sub(a_panel, first), steps)
                     elif tile.form == "streamed":
@@ -507,19 +541,29 @@ class _MultiplyWriter:
             return _runs_inside(emitter, image, table, others, numbers)
         lines = [emitter.mul(number, meta["runs"]) for number in numbers]
         runs_at = _runs_with_padding(emitter, image, table, others, lines)
-        if tile.form == "windows":
-            return runs_at
+        return runs_at
 
-        # All groups of channels of a place need the same addresses.
-        def entry(run: Value, row: int) -> Value:
-            return emitter.byte_offset(self.addresses, emitter.add(emitter.mul(run, 8 * tile.rows), 8 * row))
+    def _addresses(self, runs_at: Callable[[Value], list[Value]]) -> Value:
+        """Store the addresses that `Line.readers` needs for each line of a depthwise kernel, for all channels."""
+        emitter, tile, line = self.emitter, self.shape, self.shape.line
+        assert line is not None
+        readers = line.readers(tile.rows)
 
-        def store(run: Value, _: list[Value]) -> None:
-            for row, address in enumerate(runs_at(run)):
-                emitter.statement(f"store ptr {address.name}, ptr {entry(run, row).name}")
+        def store(first_run: Value, to: Sequence[Value]) -> list[Value]:
+            found = [runs_at(emitter.add(first_run, element)) for element in range(line.size)]
+            for number, ((row, element), *_) in enumerate(readers):
+                emitter.store_value(found[element][row], emitter.byte_offset(to[0], 8 * number), align=8)
+            return [emitter.byte_offset(to[0], 8 * len(readers))]
 
-        emitter.loop(0, meta["runs"], 1, (), store)
-        return lambda run: [emitter.load_value("ptr", entry(run, row)) for row in range(tile.rows)]
+        (end,) = emitter.loop(0, self.meta["runs"], line.size, [self.addresses], store)
+        last = emitter.load_value("ptr", end, -len(readers))
+        tile_bytes = emitter.mul(self.meta["a_step_bytes"], tile.rows)
+
+        def prefetch(offset: Value, _: list[Value]) -> None:
+            emitter.prefetch(emitter.byte_offset(last, emitter.add(offset, tile_bytes)))
+
+        emitter.loop(0, tile_bytes, _CACHE_LINE, (), prefetch)
+        return self.addresses
 
     def _add_part(self, place: _Place, number: Value, steps: Value) -> None:
         """Add a part of the products to the sums of a tile, which is `number` in its strip; store it after the last."""

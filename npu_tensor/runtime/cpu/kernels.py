@@ -88,8 +88,7 @@ class CpuKernel:
         if equal is not None and equal.loops is not None:
             loops = renumbered(equal.loops, dict(zip(equal.items, self.items, strict=True)))
             return loops if loops.wrong is None else loops._replace(raise_error=self.reference.bind())
-        if task.kind != "matmul":  # Products keep more than their loops.
-            self.owner.bound[key] = self
+        self.owner.bound[key] = self
         return self._bind()
 
     @property
@@ -193,8 +192,8 @@ class ProductKernel(CpuKernel):
     @property
     def division(self) -> list[Division]:
         """Division of the packings and of the multiplication."""
-        if self.product is None or self.product.empty:
-            return []
+        if self.loops is not None or self.product is None or self.product.empty:
+            return super().division
         loops = [*(packing.loop for packing in self.product.packings), self.product.multiply]
         return [Division(loop.items, loop.grain) for loop in loops]
 
@@ -229,10 +228,16 @@ class ProductKernel(CpuKernel):
             batch=tuple(batch),
             threads=owner.pool.threads,
         )
-        gemm = self.product = product(strips=True)
+        gemm = self.product = product(strips=not right[0].persistent)
         more: list[Slot] = [*slots_of(rest, program, 1, with_offset=True), *fixed]
         if not gemm.packings:
-            return joined([*copies, _unpacked(gemm, task.outputs, [*from_a, *from_b, *more])])
+            return joined([*copies, _bind_multiplication(gemm, task.outputs, [*from_a, *from_b, *more])])
+        if right[0].persistent is not None:
+            item = last_item(task) + 1 + len(rest)
+            packed = [_bind_packing(gemm.packings[0], left, from_a, item)]
+            packed.append(([], from_b) if gemm.strips else _bind_packing(gemm.packings[1], right, from_b, item + 1))
+            slots = [*packed[0][1], *packed[1][1], *more]
+            return joined([*copies, *packed[0][0], *packed[1][0], _bind_multiplication(gemm, task.outputs, slots)])
         launch, allocate = owner.pool.launch, owner.allocator.allocate
         arguments, *factors = ([value_of(slot) for slot in each] for each in (more, from_a, from_b))
         first, second = (
@@ -332,8 +337,20 @@ def _bind_copy_across(owner: Processor, source: Input, axis: int, item: int) -> 
     return copy, copied._replace(layout=Layout(shape, tuple(steps.get(each, 0) for each in range(len(shape)))))
 
 
-def _unpacked(gemm: Gemm, outputs: Sequence[Output], slots: Sequence[Slot]) -> BoundLoops:
-    """Bind a product that reads its operands in place. `slots` has those of A, of B and of the epilogue."""
+def _bind_packing(
+    packing: Packing, inputs: Sequence[Input], sources: Sequence[Slot], item: int
+) -> tuple[list[BoundLoops], list[Slot]]:
+    """Return the loops that pack an operand in a run, and the packed operand. A persistent one is packed once."""
+    if packing.key is not None and inputs[0].persistent:
+        return [], [Packed(inputs[0].item, first_byte(inputs[0]), packing)]
+    kernel, meta, count, grain = packing.loop
+    assert kernel is not None
+    loop = BoundLoop(kernel, meta, count, grain, (Location(item), *sources))
+    return [BoundLoops((loop,), ((item, packing.bytes),))], [Location(item)]
+
+
+def _bind_multiplication(gemm: Gemm, outputs: Sequence[Output], slots: Sequence[Slot]) -> BoundLoops:
+    """Bind the loop that multiplies. `slots` has those of A, of B and of the epilogue."""
     loop, results = gemm.multiply, [Location(output.item) for output in outputs]
     slots = (*slots[:2], *results, *slots[2:])
     bound = [BoundLoop(loop.kernel, loop.meta_address, loop.items, loop.grain, slots)] if loop.kernel else []

@@ -178,7 +178,10 @@ class _Tensor(NamedTuple):
 
 def _tensors(task: Task) -> list[_Tensor | None]:
     """Return the results, then the operands in GGML's order; None for numbers."""
-    operands = [None if dtype is None or layout is None else _Tensor(dtype, layout) for _, dtype, layout in task.inputs]
+    operands = [
+        None if source.dtype is None or source.layout is None else _Tensor(source.dtype, source.layout)
+        for source in task.inputs
+    ]
     if task.kind == "data":  # Operands have their own shapes.
         return [*(_Tensor(output.dtype, output.layout) for output in task.outputs), *operands]
     if task.kind == "matmul":
