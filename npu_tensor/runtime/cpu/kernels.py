@@ -236,8 +236,9 @@ class ProductKernel(CpuKernel):
             item = last_item(task) + 1 + len(rest)
             packed = [_bind_packing(gemm.packings[0], left, from_a, item)]
             packed.append(([], from_b) if gemm.strips else _bind_packing(gemm.packings[1], right, from_b, item + 1))
-            slots = [*packed[0][1], *packed[1][1], *more]
-            return joined([*copies, *packed[0][0], *packed[1][0], _bind_multiplication(gemm, task.outputs, slots)])
+            (pack_a, a_slots), (pack_b, b_slots) = packed
+            product_loop = _bind_multiplication(gemm, task.outputs, [*a_slots, *b_slots, *more])
+            return joined([*copies, *pack_a, *pack_b, product_loop])
         launch, allocate = owner.pool.launch, owner.allocator.allocate
         arguments, *factors = ([value_of(slot) for slot in each] for each in (more, from_a, from_b))
         first, second = (

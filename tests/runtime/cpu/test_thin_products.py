@@ -51,6 +51,19 @@ def test_vectors_of_integers_wrap_as_numpy_does(shape: tuple[int, int, int]) -> 
     np.testing.assert_array_equal(product, (a.astype(np.int32) @ b.astype(np.int32)).astype(np.int8))
 
 
+def test_weights_of_a_captured_function_are_packed_in_its_first_call() -> None:
+    nt.empty_cache()
+    weight, x = normal(300, 300), normal(100, 300)
+    a, w = nt.tensor(x).realize(), nt.tensor(weight).realize()
+    product = nt.jit(lambda a: (a * 2 @ w).relu() @ w)
+    for _ in range(2):
+        expected = np.maximum(2 * x.astype(np.float64) @ weight, 0) @ weight
+        np.testing.assert_allclose(product(a), expected, 1e-5, 1e-2)
+        assert weight.nbytes <= nt.memory_stats()["packed"] < 1.5 * weight.nbytes
+        w += 1
+        weight += 1
+
+
 def test_an_operand_is_packed_once_and_kept_while_its_value_lives() -> None:
     nt.empty_cache()
     weight, x = normal(300, 300), normal(100, 300)
