@@ -167,8 +167,8 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
 def _operands(task: Task) -> tuple[HostOperand, HostOperand, HostOperand] | str:
     """Return table, indices and result as (rows, elements), (n,) and (n, elements), or the reason for refusing."""
     assert task.call is not None
-    table, rows = task.inputs
-    dtype, layout, indices = table.dtype, table.layout, rows.layout
+    table, where = task.inputs
+    dtype, layout, indices = table.dtype, table.layout, where.layout
     assert layout is not None
     assert indices is not None
     assert dtype is not None
