@@ -1,7 +1,7 @@
 """Whole models beside PyTorch, ONNX Runtime and OpenVINO: python -m benchmarks.models_beside --json FILE.
 
 Each contender runs in a process of its own with the same parameters, inputs and number of threads. Its time is the
-median of warm calls; its result is compared with that of PyTorch eager.
+median of warm calls; its result is compared with that of PyTorch eager in the same dtype.
 """
 
 from __future__ import annotations
@@ -68,22 +68,28 @@ def _prepare(name: str, folder: Path, threads: int) -> None:
         print(f"no ONNX file: {error}", file=sys.stderr)
 
 
-def _torch(name: str, folder: Path, threads: int, compiled: bool = False) -> Callable[[], Any]:
+def _torch(name: str, folder: Path, threads: int, dtype: str, compiled: bool = False) -> Callable[[], Any]:
     import torch
 
     model, inputs = _torch_model(name, threads)
+    if dtype == "bfloat16":
+        model = model.bfloat16()
+        inputs = tuple(each.bfloat16() if each.is_floating_point() else each for each in inputs)
     if compiled:
         model = torch.compile(model)
 
     def call() -> Any:
         with torch.inference_mode():
-            return model(*inputs).numpy()
+            return model(*inputs).float().numpy()
 
     return call
 
 
-def _onnx_runtime(name: str, folder: Path, threads: int) -> Callable[[], Any]:
+def _onnx_runtime(name: str, folder: Path, threads: int, dtype: str) -> Callable[[], Any]:
     import onnxruntime
+
+    if dtype != "float32":
+        raise SystemExit(f"ONNX Runtime has no {dtype} models on the processor")
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -92,32 +98,38 @@ def _onnx_runtime(name: str, folder: Path, threads: int) -> Callable[[], Any]:
     return lambda: session.run(None, inputs)[0]
 
 
-def _openvino(name: str, folder: Path, threads: int) -> Callable[[], Any]:
+def _openvino(name: str, folder: Path, threads: int, dtype: str) -> Callable[[], Any]:
     import openvino
 
-    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    precision = {"float32": "f32", "bfloat16": "bf16"}[dtype]
+    if dtype != "float32" and precision.upper() not in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+        raise SystemExit(f"OpenVINO has no {dtype} on this processor")
+    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": precision}
     model = openvino.compile_model(folder / "model.onnx", "CPU", settings)
     inputs = WHOLE_MODELS[name].inputs()
     return lambda: model(inputs)[0]
 
 
-def _ours(name: str, folder: Path, threads: int, captured: bool = False) -> Callable[[], Any]:
+def _ours(name: str, folder: Path, threads: int, dtype: str, captured: bool = False) -> Callable[[], Any]:
     nt.set_num_threads(threads)
     model = WHOLE_MODELS[name].build(nt)
     with np.load(folder / "state.npz") as state:
         model.load_state_dict(dict(state))
     inputs = [nt.from_numpy(each).realize() for each in WHOLE_MODELS[name].inputs()]
+    if dtype == "bfloat16":
+        model = model.to(nt.bfloat16)
+        inputs = [each.to(nt.bfloat16).realize() if each.is_floating_point() else each for each in inputs]
     if captured:
         model = nt.jit(model)
 
     def call() -> Any:
         with nt.no_grad():
-            return model(*inputs).numpy()
+            return model(*inputs).to(nt.float32).numpy()
 
     return call
 
 
-CONTENDERS: Final[dict[str, Callable[[str, Path, int], Callable[[], Any]]]] = {
+CONTENDERS: Final[dict[str, Callable[[str, Path, int, str], Callable[[], Any]]]] = {
     "torch eager": _torch,
     "torch.compile": partial(_torch, compiled=True),
     "ONNX Runtime": _onnx_runtime,
@@ -128,10 +140,10 @@ CONTENDERS: Final[dict[str, Callable[[str, Path, int], Callable[[], Any]]]] = {
 """Functions that return the call to measure, by contender."""
 
 
-def _measure(name: str, contender: str, folder: Path, threads: int) -> None:
+def _measure(name: str, contender: str, folder: Path, threads: int, dtype: str) -> None:
     """Print the times of a contender as JSON and write its result."""
     start = time.perf_counter()
-    call = CONTENDERS[contender](name, folder, threads)
+    call = CONTENDERS[contender](name, folder, threads, dtype)
     result = call()
     first = time.perf_counter() - start
     for _ in range(WARM_UP):
@@ -155,15 +167,16 @@ def _in_process(*arguments: str) -> str:
     return (process.stdout.splitlines() or [""])[-1]
 
 
-def _rows(models: Sequence[str], contenders: Sequence[str], threads: int) -> Iterator[dict[str, Any]]:
+def _rows(models: Sequence[str], contenders: Sequence[str], threads: int, dtype: str) -> Iterator[dict[str, Any]]:
     for name in models:
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
-            _in_process(name, "--prepare", temporary, "--threads", str(threads))
-            row: dict[str, Any] = {"model": name, "what": WHOLE_MODELS[name].what, "threads": threads}
+            options = ["--prepare", temporary, "--threads", str(threads), "--dtype", dtype]
+            _in_process(name, *options)
+            row: dict[str, Any] = {"model": name, "what": WHOLE_MODELS[name].what, "threads": threads, "dtype": dtype}
             expected = None
             for contender in contenders:
-                line = _in_process(name, "--contender", contender, "--prepare", temporary, "--threads", str(threads))
+                line = _in_process(name, "--contender", contender, *options)
                 if not line:
                     continue
                 row[contender] = json.loads(line)
@@ -188,6 +201,7 @@ def _ratio(row: dict[str, Any]) -> str:
 @click.argument("models", nargs=-1, type=click.Choice([*WHOLE_MODELS]))
 @click.option("--contender", "contenders", type=click.Choice([*CONTENDERS]), multiple=True, help="Only this one.")
 @click.option("--threads", type=int, default=0, help="Threads of each contender; default: those of npu_tensor.")
+@click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), default="float32", show_default=True)
 @click.option("--quick", is_flag=True, help="Only the smallest model.")
 @click.option("--prepare", type=click.Path(path_type=Path), hidden=True, help="Folder of a process of one contender.")
 @json_option("the times and errors")
@@ -195,6 +209,7 @@ def main(
     models: tuple[str, ...],
     contenders: tuple[str, ...],
     threads: int,
+    dtype: str,
     quick: bool,
     prepare: Path | None,
     json_file: Path | None,
@@ -204,15 +219,15 @@ def main(
     if prepare is not None:
         for name in models:
             if contenders:
-                _measure(name, contenders[0], prepare, threads)
+                _measure(name, contenders[0], prepare, threads, dtype)
             else:
                 _prepare(name, prepare, threads)
         return
     session = Session()
     chosen = contenders or tuple(CONTENDERS)
-    rows = list(_rows(models or (("mlp",) if quick else tuple(WHOLE_MODELS)), chosen, threads))
+    rows = list(_rows(models or (("mlp",) if quick else tuple(WHOLE_MODELS)), chosen, threads, dtype))
     cells = [[row["what"], *(_milliseconds(row, each) for each in chosen), _ratio(row)] for row in rows]
-    show("whole models, ms per call", ["model", *chosen, "jit against best"], cells)
+    show(f"whole models in {dtype}, ms per call", ["model", *chosen, "jit against best"], cells)
     if json_file is not None:
         put_json(json_file, {"machine": session.machine(), "rows": rows})
 
