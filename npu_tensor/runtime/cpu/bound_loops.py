@@ -82,7 +82,7 @@ class Packed(NamedTuple):
     def buffer(self, owner: Processor, values: Sequence[Any]) -> Buffer:
         """Return the packed form of the item's value."""
         value = values[self.item]
-        packed = owner.packed(self.packing, value, [value.address + self.offset])
+        packed = owner.packed(self.packing, value, [value.address + self.offset], keep=True)
         assert packed is not None
         return packed
 

@@ -89,7 +89,12 @@ class Processor:
         return Gemm(self.engine, self.target, blocking, shape, **more)
 
     def packed(
-        self, packing: Packs, value: Buffer, sources: Sequence[int | float], at_first: bool = True
+        self,
+        packing: Packs,
+        value: Buffer,
+        sources: Sequence[int | float],
+        at_first: bool = True,
+        keep: bool = False,
     ) -> Buffer | None:
         """Return a matrix packed for a product; None if it was not packed. The packed form lives as long as the value.
 
@@ -98,13 +103,14 @@ class Processor:
             value: Buffer that holds the matrix.
             sources: Address of the matrix, and numbers that the packing reads.
             at_first: True to pack a value at its first use.
+            keep: True to keep that packed form; else that of the second use is the first one kept.
         """
         key = packing.key, sources[0] - value.address
         layouts = self.allocator.layouts.setdefault(value, {})
         packed = layouts.get(key)
         if packed is None:
             # Most values are operands of one product, once.
-            is_first = key not in layouts
+            is_first = not keep and key not in layouts
             if is_first and not at_first:
                 layouts[key] = None
                 return None
