@@ -24,8 +24,6 @@ from npu_tensor.runtime.store.store import Artifact
 
 from .report import Outcome, benchmark, table
 
-__all__ = ["DEVICE", "PLACES", "LookUps", "look_ups", "main", "measured"]
-
 DEVICE = "sim:npu2"
 PLACES = ("memory", "cache on disk", "precompiled directory")
 ASKED_MICROSECONDS = {"memory": 20.0, "cache on disk": 2000.0}

@@ -17,25 +17,6 @@ from .peers.npu_tensor import NpuTensor
 from .peers.numpy import Reference
 from .timing import Call
 
-__all__ = [
-    "FLOATS",
-    "GROUPS",
-    "ITEMSIZE",
-    "LINEAR",
-    "MATMUL",
-    "MATMUL_INT8",
-    "SIDE",
-    "TOLERANCE",
-    "Case",
-    "Group",
-    "Shape",
-    "Workload",
-    "cases",
-    "disagreement",
-    "size_name",
-    "square",
-]
-
 Shape = tuple[int, ...]
 
 TOLERANCE: Final = {"float32": 1e-5, "bfloat16": 2e-2, "float16": 1e-3, "int8": 0.0}

@@ -8,8 +8,6 @@ import click
 
 from npu_tensor._util.output_files import json_option
 
-__all__ = ["bench"]
-
 SUITES = ("dispatch", "ops", "chains", "matmul", "mlp", "transformer", "language", "cache", "kernel_model")
 PEERS = ("numpy", "torch", "jax", "tinygrad", "ggml")
 """Names of the peers, repeated here because importing their modules takes a second."""

@@ -27,8 +27,6 @@ from npu_tensor.task import Task
 
 from .report import Outcome, Table, benchmark, table
 
-__all__ = ["TARGETS", "WORKLOADS", "Workload", "main", "measured", "tasks_of"]
-
 Shape = tuple[int, ...]
 
 SHIM_CHANNELS: Final = 2

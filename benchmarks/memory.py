@@ -19,8 +19,6 @@ import npu_tensor as nt
 
 from .report import Outcome, Table, benchmark, verdict
 
-__all__ = ["main", "measure", "peak"]
-
 ROOT = Path(__file__).resolve().parents[1]
 ELEMENTS, QUICK_ELEMENTS = 16 << 20, 1 << 20
 DTYPES = ("float32", "bfloat16")

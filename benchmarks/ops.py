@@ -24,8 +24,6 @@ from .peers.torch import PyTorch
 from .report import Outcome, benchmark, table
 from .timing import FULL_EFFORT, QUICK_EFFORT, Call, Effort, medians
 
-__all__ = ["BATCH", "contenders", "main", "measure", "summary"]
-
 SUITES: Final = ("ops", "chains")
 WORKLOADS: Final = tuple(dict.fromkeys(w.name for group in GROUPS if group.suite in SUITES for w in group.workloads))
 

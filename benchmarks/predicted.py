@@ -20,8 +20,6 @@ from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Refusal, Task
 
-__all__ = ["GENERATIONS", "Prediction", "predicted", "predicted_on_cpu"]
-
 GENERATIONS: Final = ("npu1", "npu2")
 
 NPU, CPU = 0, 1

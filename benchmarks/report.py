@@ -22,8 +22,6 @@ from npu_tensor.observe.drawing.terminal import print_table
 from npu_tensor.planner.selection import accelerators, selection_of
 from npu_tensor.runtime.devices.system import processor_name
 
-__all__ = ["Outcome", "Session", "Table", "benchmark", "headline", "show", "table", "verdict"]
-
 # Load by other processes, in cores, above which a warning is shown. An idle system is below it; a busy process uses 1.
 MUCH = 0.1
 

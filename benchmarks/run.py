@@ -31,8 +31,6 @@ from .results import FORMAT, LeftOut, ResultsError, Row, load, save, validate
 from .session import FULL_AMOUNT, QUICK_AMOUNT
 from .suites import SUITES, Suite, Task
 
-__all__ = ["Options", "run"]
-
 
 class Options(NamedTuple):
     """Command line options; see `command.bench`."""

@@ -21,8 +21,6 @@ from .results import Kind, LeftOut, Row
 from .session import Amount, Contest, Failed, Found, left_out, measured, row, simulated
 from .timing import percentiles
 
-__all__ = ["SUITES", "Suite", "Task"]
-
 
 class Task(NamedTuple):
     """Options of a suite.

@@ -12,19 +12,6 @@ import numpy as np
 
 from npu_tensor.cli.calibrate.probes import block, calls_that_fill, no_garbage_collection
 
-__all__ = [
-    "FULL_EFFORT",
-    "QUICK_EFFORT",
-    "Call",
-    "CallFailed",
-    "Effort",
-    "Percentiles",
-    "after_pauses",
-    "interleaved",
-    "medians",
-    "percentiles",
-]
-
 Call = Callable[[], Any]
 
 Around = Mapping[str, Callable[[], AbstractContextManager[Any]]]

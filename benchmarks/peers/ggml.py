@@ -16,8 +16,6 @@ import numpy as np
 from ..timing import Call
 from .library import Library
 
-__all__ = ["GGML"]
-
 NODES = 2048
 """Maximum number of nodes in a graph."""
 

@@ -19,8 +19,6 @@ from ..report import MUCH
 from ..results import Row
 from . import crossover, decisions, roofline, rows, speedups
 
-__all__ = ["write_report"]
-
 
 def write_report(
     results: Mapping[str, Any], directory: Path, before: Mapping[str, Any] | None = None, threshold: float = 1.25

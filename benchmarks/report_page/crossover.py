@@ -13,8 +13,6 @@ from ..peers.npu_tensor import JITTED, NAME, OURS
 from ..results import Row
 from .style import DASHES, GREY, HOLLOW, colour, one_legend, panels, place
 
-__all__ = ["SWEEP", "Crossing", "crossings", "plot", "points", "without_npu"]
-
 SWEEP: Final = "matmul"
 """Suite of the sweep over sizes."""
 

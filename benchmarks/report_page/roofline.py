@@ -15,8 +15,6 @@ from ..results import Row
 from .rows import intensity, label
 from .style import HOLLOW, colour, log_range, one_legend, panels, place
 
-__all__ = ["plot", "points"]
-
 
 def points(rows: Sequence[Row]) -> list[Row]:
     """Return the rows to plot: those of npu_tensor with known operations and bytes."""

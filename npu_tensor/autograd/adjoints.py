@@ -16,8 +16,6 @@ from npu_tensor.ops.expression import Program, Symbol
 from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.ops.rows import constant_like, row_prod, row_sum
 
-__all__ = ["ADJOINTS", "pull_back"]
-
 Value = Any
 """A Symbol, whose operators are not declared for type checkers."""
 

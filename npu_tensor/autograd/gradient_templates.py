@@ -17,8 +17,6 @@ from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node
 from npu_tensor.graph.templates import Template, template_of
 from npu_tensor.tensor import Tensor, handle_on
 
-__all__ = ["recorded_again"]
-
 Gradients = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Node], Reached], list[Tensor]]
 
 

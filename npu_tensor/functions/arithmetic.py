@@ -36,8 +36,6 @@ from npu_tensor.ops import registry
 from npu_tensor.ops.rules import dimension
 from npu_tensor.tensor import ACCEPTED, Tensor, refused
 
-__all__ = ["result_type"]
-
 
 def result_type(*operands: Operand | np.generic) -> DType:
     """Return the dtype that these operands promote to."""

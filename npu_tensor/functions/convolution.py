@@ -22,14 +22,6 @@ from npu_tensor.ops.conv import CONVOLUTIONS, TRANSPOSED
 from npu_tensor.ops.rules import integer_extents
 from npu_tensor.tensor import Tensor
 
-__all__ = [
-    "Sizes",
-    "columns_of",
-    "each_place",
-    "for_places",
-    "require_places",
-]
-
 Sizes = int | Sequence[int]
 
 

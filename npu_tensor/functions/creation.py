@@ -22,8 +22,6 @@ from npu_tensor.planner.selection import in_use
 from npu_tensor.runtime.dlpack import as_array
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["Generator", "draw", "manual_seed"]
-
 _FLOATS = frozenset(dtype.numpy for dtype in DTYPES if dtype.is_floating_point)
 Extents = Any
 DTypeLike = Any

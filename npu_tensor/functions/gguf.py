@@ -21,8 +21,6 @@ from npu_tensor.functions.serialization import replaced
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["GGUF", "load_gguf", "save_gguf"]
-
 _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)  # they differ only in files of big-endian machines
 _ALIGNMENT: Final = "general.alignment"

@@ -22,8 +22,6 @@ from npu_tensor.graph.index_checks import known_value
 from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor, record
 
-__all__ = ["dropped", "limit_rows", "reduced", "require_float", "warn_of_broadcast", "wide"]
-
 
 def wide(tensor: Tensor) -> Tensor:
     """Convert 16-bit floats to float32; return other tensors unchanged."""

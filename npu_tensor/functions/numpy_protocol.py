@@ -31,8 +31,6 @@ from npu_tensor.functions.statistics import trapezoid
 from npu_tensor.ops import registry
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["given"]
-
 _OPERANDS = (Tensor, np.ndarray, np.generic, float, int, list, tuple)
 
 

@@ -19,8 +19,6 @@ from npu_tensor.ops.rules import integer_extents
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["adapted", "windows_of_pool"]
-
 
 def _kernel_and_steps(kernel_size: Sizes, stride: Sizes | None, places: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the extents of the windows and the steps between them, which default to the extents."""

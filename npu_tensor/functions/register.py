@@ -20,8 +20,6 @@ from npu_tensor.ops.documentation import described
 from npu_tensor.ops.recorders import KEYWORDS, SYNONYMS, given_twice
 from npu_tensor.tensor import Tensor, from_array, into
 
-__all__ = ["Operand", "composite", "converted", "fitting", "tensor_of"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -15,18 +15,6 @@ from npu_tensor.spec import Spec
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = [
-    "Item",
-    "ItemGraph",
-    "Structure",
-    "depends_on_placeholder",
-    "described_graph",
-    "is_loss",
-    "item_graph",
-    "pending_ops",
-    "structure_of",
-]
-
 
 class Structure(NamedTuple):
     """Graph below some nodes. Items are its leaves and nodes, numbered in the order in which they are met.

@@ -16,8 +16,6 @@ from npu_tensor.graph.structure import pending_ops
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.spec import contiguous_strides
 
-__all__ = ["prepared_nodes"]
-
 SMALL_BYTES: Final = 1 << 20
 """Upper bound on results that are prepared in any case, in bytes. Chosen, not measured: caches hold such results."""
 

@@ -28,8 +28,6 @@ from npu_tensor.planner.selection import Selection
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, wrap
 
-__all__ = ["BLANK", "Trace", "TracedPart", "call_traced", "is_training", "placeholder", "trace_call"]
-
 R = TypeVar("R")
 
 # Placeholder for the tensors of a stored result, whose own nodes would keep data alive.

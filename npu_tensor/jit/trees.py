@@ -15,8 +15,6 @@ from npu_tensor.errors import ArgumentError
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor
 
-__all__ = ["MOST_NESTED", "call_text", "flatten", "rebuild", "unflatten"]
-
 MOST_NESTED: Final = 100
 """Upper bound on the nesting of lists, tuples and dicts. A deeper one most likely contains itself."""
 

@@ -15,8 +15,6 @@ from npu_tensor.graph.tracing import current_watch, watches
 from npu_tensor.nn.parameter import Parameter
 from npu_tensor.tensor import Tensor
 
-__all__ = ["IncompatibleKeys", "Module", "functional_call"]
-
 Self = TypeVar("Self", bound="Module")
 
 

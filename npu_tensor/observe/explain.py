@@ -26,8 +26,6 @@ from npu_tensor.planner.planner import plan
 from npu_tensor.planner.selection import Selection
 from npu_tensor.task import Refusal
 
-__all__ = ["explain_nodes", "explain_plans"]
-
 
 def explain_nodes(nodes: Sequence[Node], device: str | None = None) -> Explanation:
     """Plan pending nodes and explain their placement. See `npu_tensor.explain`."""

@@ -23,8 +23,6 @@ from npu_tensor.planner.placement import Overhead, Usage
 from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.runtime.devices.device_uri import parse_uri
 
-__all__ = ["Explanation", "Row", "Total", "Work"]
-
 NO_DEVICE: Final = "-"
 """Placeholder for the device URI of ops that need no kernel."""
 

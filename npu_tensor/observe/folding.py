@@ -8,8 +8,6 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["folded"]
-
 MOST_ROWS: Final = 50
 """Maximum number of rows in a table that is not folded."""
 

@@ -19,8 +19,6 @@ from npu_tensor.errors import written
 from npu_tensor.observe.spans import Spans, StepRun
 from npu_tensor.runtime.sim.timeline import Timeline
 
-__all__ = ["trace_events", "write_trace"]
-
 _HOST: Final = "npu_tensor"
 
 

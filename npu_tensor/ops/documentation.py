@@ -10,8 +10,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["PARAMETERS", "SECTIONS", "described"]
-
 
 @dataclass(frozen=True, slots=True)
 class ParameterText:

@@ -25,20 +25,6 @@ from npu_tensor.ops.rules import comparison
 if TYPE_CHECKING:
     from npu_tensor.tensor import Tensor
 
-__all__ = [
-    "OPS",
-    "PUBLIC",
-    "UFUNCS",
-    "Public",
-    "functions",
-    "methods",
-    "on_publish",
-    "op",
-    "publish",
-    "publish_operator",
-    "reserve",
-]
-
 P = ParamSpec("P")
 
 

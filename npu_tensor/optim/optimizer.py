@@ -29,8 +29,6 @@ from npu_tensor.graph.templates import Template, template_of
 from npu_tensor.graph.tracing import current_watch, watches
 from npu_tensor.tensor import Tensor, from_array, handle_on, realize
 
-__all__ = ["Optimizer", "Options", "ParamGroup", "Rule", "Slots", "State", "check_numbers"]
-
 State = dict[str, Any]
 """Values that an optimizer keeps for a parameter, by name."""
 

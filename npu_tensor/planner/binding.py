@@ -20,8 +20,6 @@ from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.runtime.store.background import finish_builds
 from npu_tensor.task import AsynchronousDevice, Kernel, PlannedLaunch, Refusal, Task
 
-__all__ = ["bind", "prepare"]
-
 
 def prepare(placement: Cut, context: PlanningContext) -> None:
     """Build the kernels of all devices, several at once.

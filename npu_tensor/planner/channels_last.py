@@ -16,8 +16,6 @@ from npu_tensor.graph.structure import Item, ItemGraph
 from npu_tensor.ops.declare import Call, Op
 from npu_tensor.spec import Spec
 
-__all__ = ["Rewritten", "with_channels_last"]
-
 FEW_CHANNELS: Final = 8
 """Number of channels below which a convolution reads whole rows of its kernel, for which padding is stored."""
 

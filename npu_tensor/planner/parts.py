@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from npu_tensor.graph.nodes import Node
 
-__all__ = ["parts"]
-
 LONGEST: Final = 512
 """Upper bound on the ops of a graph that is planned as one."""
 

@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-__all__ = ["Job", "Movement", "Option", "Overhead", "Placement", "Usage", "ordered", "place", "weight"]
-
 MOST_KEPT: Final = 6
 """Upper bound on partial placements; more were seldom better by more than 0.1 %."""
 

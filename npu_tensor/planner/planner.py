@@ -23,8 +23,6 @@ from npu_tensor.runtime.store.background import builds
 if TYPE_CHECKING:
     from npu_tensor.planner.device_choice import DeviceValue
 
-__all__ = ["plan"]
-
 
 def plan(
     structure: Structure,

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise, repeat
 from typing import NamedTuple
 
-__all__ = ["GAP", "Coordinates", "layered"]
-
 GAP = 18.0
 """Minimum distance between two boxes of a layer, in pixels."""
 

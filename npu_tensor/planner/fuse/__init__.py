@@ -21,8 +21,6 @@ from npu_tensor.planner.fuse.lower import Lowering, lower
 from npu_tensor.planner.fuse.tasks import TaskMaker
 from npu_tensor.task import Fusion, Task
 
-__all__ = ["Partition", "cut", "partitions"]
-
 
 class Partition(NamedTuple):
     """A graph cut into tasks.

@@ -14,8 +14,6 @@ from npu_tensor.planner.fuse.prologues import prologue_of
 from npu_tensor.planner.fuse.strides import are_neighbours, full_layout, lifted, row_layout, row_shapes, same_positions
 from npu_tensor.task import Fusion
 
-__all__ = ["Group", "Grouper"]
-
 # Bounds of one kernel on any device: compile time grows with the ops, and with the numbers and tensors that they read.
 MAX_OPS: Final = 64
 MAX_OPERANDS: Final = 24
