@@ -200,9 +200,7 @@ def main(arch: str, columns: int | None, quick: bool) -> Outcome:
     for row in rows:
         row["met"] = _met(arch, row)
     return Outcome(
-        {"arch": arch, "columns": columns, "predicted": True, "rows": rows},
-        [_kernels_table(arch, columns, rows)],
-        [],
+        {"arch": arch, "columns": columns, "predicted": True, "rows": rows}, [_kernels_table(arch, columns, rows)], []
     )
 
 

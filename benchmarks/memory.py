@@ -61,14 +61,7 @@ def measure(elements: int, dtype: str) -> dict[str, Any]:
     counts = json.loads(finished.stdout)
     total = counts["inputs"] + counts["added"]
     asked = counts["inputs"] + counts["output"] + ASKED_OVERHEAD
-    return {
-        "dtype": dtype,
-        "elements": elements,
-        **counts,
-        "total": total,
-        "asked": asked,
-        "met": total <= asked,
-    }
+    return {"dtype": dtype, "elements": elements, **counts, "total": total, "asked": asked, "met": total <= asked}
 
 
 @benchmark("1 M elements: to see that it works.", timed=False)

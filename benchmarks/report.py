@@ -158,10 +158,7 @@ class Table(NamedTuple):
 def table(title: str, rows: Iterable[Mapping[str, Any]], *columns: str) -> Table:
     """Create a table of rows by key. A missing value or None gives an empty cell, a boolean a verdict.
 
-    Args:
-        title: Title of the table.
-        rows: Values by key.
-        columns: Columns as "heading = key:format". The heading defaults to the key.
+    Columns are "heading = key:format"; the heading defaults to the key.
     """
     headings = [column.partition(" = ")[0].partition(":")[0] for column in columns]
     fields = [column.rpartition(" = ")[2].partition(":") for column in columns]

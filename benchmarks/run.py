@@ -247,13 +247,6 @@ def _compared(old: Mapping[str, Any], new: Mapping[str, Any], threshold: float) 
         show(
             f"figures of {NAME} that are left out now: {len(missing)}",
             [*which, "before, us", "reason"],
-            [
-                [
-                    *(row[name] for name in which),
-                    _microseconds(row["p50"]),
-                    reason,
-                ]
-                for row, reason in missing
-            ],
+            [[*(row[name] for name in which), _microseconds(row["p50"]), reason] for row, reason in missing],
         )
     return not slower and not missing

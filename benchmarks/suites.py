@@ -158,8 +158,6 @@ SUITES: Final = {
     ),
     "cache": Suite("finding kernels", cache.PLACES, _cache),
     "kernel_model": Suite(
-        "predicted and published times of NPU kernels",
-        tuple(dict.fromkeys(map(_title, PRODUCTS))),
-        _kernel_model,
+        "predicted and published times of NPU kernels", tuple(dict.fromkeys(map(_title, PRODUCTS))), _kernel_model
     ),
 }

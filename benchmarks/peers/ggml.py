@@ -93,10 +93,7 @@ class GGML(Library):
     def operand(self, values: np.ndarray, dtype: str) -> Any:
         context = _context()
         tensor = ggml.ggml_new_tensor(
-            context,
-            ggml.GGML_TYPE_F32,
-            values.ndim,
-            (ctypes.c_int64 * 4)(*reversed(values.shape)),
+            context, ggml.GGML_TYPE_F32, values.ndim, (ctypes.c_int64 * 4)(*reversed(values.shape))
         )
         elements = ggml.ggml_backend_alloc_ctx_tensors(context, self.backend)
         data = np.ascontiguousarray(values, np.float32)

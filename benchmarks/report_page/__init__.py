@@ -25,11 +25,8 @@ def write_report(
 ) -> Path:
     """Write `index.html` into a directory, which is created if necessary. Return its path.
 
-    Args:
-        results: Results of this session, in the format of schema.json.
-        directory: Output directory.
-        before: Results to compare with.
-        threshold: Slowdown above which a row is a regression.
+    Results are in the format of schema.json. A row that is more than `threshold` times slower than `before` is a
+    regression.
     """
     import jinja2
     import plotly.offline

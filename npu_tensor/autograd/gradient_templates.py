@@ -34,13 +34,8 @@ def recorded_again(
 ) -> list[Node]:
     """Record the gradients of targets with the template of the structure, which is made at the first call.
 
-    Args:
-        gradients_of: Function that records gradients by the rules of the ops.
-        output: Differentiated node.
-        gradient: Gradient of the output.
-        targets: Nodes whose gradients are wanted.
-        through: Nodes between the targets and the output.
-        where: Line that the ops name in errors.
+    `gradients_of` records gradients by the rules of the ops; `through` has the nodes between targets and output. Errors
+    of the ops name the line `where`.
     """
     wanted = set(targets)
     key: list[Any] = [output.spec, gradient.spec]

@@ -29,8 +29,7 @@ from npu_tensor.dtypes import (
     uint8,
 )
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
-from npu_tensor.functions.creation import check_device
-from npu_tensor.functions.register import Operand, composite, fitting
+from npu_tensor.functions.register import Operand, check_device, composite, fitting
 from npu_tensor.functions.shape import cat
 from npu_tensor.ops import registry
 from npu_tensor.ops.rules import dimension

@@ -66,27 +66,6 @@ def require_places(input: Tensor, places: int) -> None:
 # --- convolution
 
 
-def _convolved(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sizes,
-    padding: Sizes | str,
-    dilation: Sizes,
-    groups: int,
-    places: int,
-) -> Tensor:
-    if input.ndim not in (places + 1, places + 2) or weight.ndim != places + 2:
-        raise ShapeError(f"needs (batch, channels, *places) and (outputs, channels / groups, *places), {places} places")
-    steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
-    around = tuple(_around(padding, weight.shape[2:], steps, dilations))
-    batch = input if input.ndim == places + 2 else input.reshape(1, *input.shape)
-    is_depthwise = places == 2 and groups == batch.shape[1] == weight.shape[0]
-    convolve = ops.conv_2d_dw if is_depthwise else CONVOLUTIONS[places - 1]
-    result = convolve(batch, weight, steps, around, dilations, groups, out_dtype=_sum_dtype(input))
-    return _offset(result, bias, input)
-
-
 def _sum_dtype(input: Tensor) -> str | None:
     """Return the dtype of sums that are rounded after the bias has been added."""
     return "float32" if input.dtype.is_floating_point and input.dtype.itemsize == 2 else None
@@ -142,38 +121,19 @@ def _convolution(places: int) -> Callable[..., Tensor]:
 
         >>> nt.{name}({x}, {kernel})
         """
-        return _convolved(input, weight, bias, stride, padding, dilation, groups, places)
+        if input.ndim not in (places + 1, places + 2) or weight.ndim != places + 2:
+            raise ShapeError(
+                f"needs (batch, channels, *places) and (outputs, channels / groups, *places), {places} places"
+            )
+        steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
+        around = tuple(_around(padding, weight.shape[2:], steps, dilations))
+        batch = input if input.ndim == places + 2 else input.reshape(1, *input.shape)
+        is_depthwise = places == 2 and groups == batch.shape[1] == weight.shape[0]
+        convolve = ops.conv_2d_dw if is_depthwise else CONVOLUTIONS[places - 1]
+        result = convolve(batch, weight, steps, around, dilations, groups, out_dtype=_sum_dtype(input))
+        return _offset(result, bias, input)
 
     return conv
-
-
-def _transposed(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sizes,
-    padding: Sizes,
-    output_padding: Sizes,
-    groups: int,
-    dilation: Sizes,
-    places: int,
-) -> Tensor:
-    if input.ndim not in (places + 1, places + 2) or weight.ndim != places + 2:
-        raise ShapeError(f"needs (batch, channels, *places) and (channels, outputs / groups, *places), {places} places")
-    steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
-    cropped, added = each_place("padding", padding, places, 0), each_place("output_padding", output_padding, places, 0)
-    if any(extra >= max(both) for extra, *both in zip(added, steps, dilations, strict=True)):
-        raise ArgumentError(f"output_padding must be less than stride or dilation, not {output_padding!r}")
-    batch = input if input.ndim == places + 2 else input.reshape(1, *input.shape)
-    sizes = zip(batch.shape[2:], weight.shape[2:], steps, dilations, cropped, added, strict=True)
-    extents = tuple(
-        (count - 1) * step + gap * (size - 1) + 1 + extra - 2 * crop for count, size, step, gap, crop, extra in sizes
-    )
-    around = tuple((crop, crop) for crop in cropped)
-    result = TRANSPOSED[places - 1](
-        batch, weight, extents, steps, around, dilations, groups, out_dtype=_sum_dtype(input)
-    )
-    return _offset(result, bias, input)
 
 
 @for_places("conv_transpose", "CONV_TRANSPOSE_1D", "CONV_TRANSPOSE_2D")
@@ -202,7 +162,28 @@ def _transposed_convolution(places: int) -> Callable[..., Tensor]:
 
         >>> nt.{name}({kernel}, {kernel})
         """
-        return _transposed(input, weight, bias, stride, padding, output_padding, groups, dilation, places)
+        if input.ndim not in (places + 1, places + 2) or weight.ndim != places + 2:
+            raise ShapeError(
+                f"needs (batch, channels, *places) and (channels, outputs / groups, *places), {places} places"
+            )
+        steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
+        cropped, added = (
+            each_place("padding", padding, places, 0),
+            each_place("output_padding", output_padding, places, 0),
+        )
+        if any(extra >= max(both) for extra, *both in zip(added, steps, dilations, strict=True)):
+            raise ArgumentError(f"output_padding must be less than stride or dilation, not {output_padding!r}")
+        batch = input if input.ndim == places + 2 else input.reshape(1, *input.shape)
+        sizes = zip(batch.shape[2:], weight.shape[2:], steps, dilations, cropped, added, strict=True)
+        extents = tuple(
+            (count - 1) * step + gap * (size - 1) + 1 + extra - 2 * crop
+            for count, size, step, gap, crop, extra in sizes
+        )
+        around = tuple((crop, crop) for crop in cropped)
+        result = TRANSPOSED[places - 1](
+            batch, weight, extents, steps, around, dilations, groups, out_dtype=_sum_dtype(input)
+        )
+        return _offset(result, bias, input)
 
     return conv_transpose
 

@@ -12,14 +12,7 @@ from npu_tensor import ops
 from npu_tensor.dtypes import DType, bool_, int64
 from npu_tensor.errors import ArgumentError, DimensionError, ShapeError
 from npu_tensor.functions.creation import arange, full_like, ones_like, zeros, zeros_like
-from npu_tensor.functions.indexing import (
-    put,
-    put_along,
-    require_mask,
-    require_same_dtype,
-    scatter,
-    with_dimension,
-)
+from npu_tensor.functions.indexing import put, put_along, require_mask, require_same_dtype, scatter, with_dimension
 from npu_tensor.functions.neural import limit_rows
 from npu_tensor.functions.register import Operand, composite, tensor_of
 from npu_tensor.ops.rules import dimension, index_dtype

@@ -41,9 +41,7 @@ _by_order = attrgetter("order")
 def pending_ops(roots: Iterable[Node], computed: Container[Node] = ()) -> dict[Node, tuple[Any, ...]]:
     """Return all nodes that must be computed for `roots`, in the order of recording, each with its operands.
 
-    Args:
-        roots: Nodes whose values are wanted.
-        computed: Nodes that count as computed.
+    Nodes in `computed` count as computed.
     """
     stack = [*roots]
     inputs_of: dict[Node, tuple[Any, ...]] = {}

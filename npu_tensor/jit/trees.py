@@ -123,12 +123,8 @@ def _equal_if_same(value: Any) -> tuple[Any, ...] | None:
 def _key(value: Any, seen: dict[int, tuple[int, Any]]) -> Any:
     """Describe a value by its type and its parts, because 1 == 1.0 == Decimal("1.00"), also inside containers.
 
-    Args:
-        value: The value.
-        seen: Values described so far by identity, each with its number: a value may contain itself.
-
-    Raises:
-        RecursionError: The value has too many or too deeply nested parts.
+    `seen` numbers the values described so far by identity: a value may contain itself. Raises RecursionError for too
+    many or too deeply nested parts.
     """
     key = _equal_if_same(value)
     if key is not None:

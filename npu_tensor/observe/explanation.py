@@ -322,11 +322,9 @@ _FORMATS: Final[Mapping[str, Callable[[Explanation], str]]] = MappingProxyType(
 
 
 def _hardware_contexts(launches: Sequence[tuple[int, Sequence[Hashable]]], shared: int) -> list[Hashable]:
-    """Return a key of the hardware context of each launch.
+    """Return a key of the hardware context of each launch, given as plan number and kernel contexts.
 
-    Args:
-        launches: Plan number and kernel contexts of each launch.
-        shared: Maximum number of contexts of a plan that share a hardware context.
+    Up to `shared` contexts of a plan share a hardware context.
     """
     of_plan = defaultdict[int, set[Hashable]](set)
     for plan, contexts in launches:

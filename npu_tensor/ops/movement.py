@@ -544,13 +544,7 @@ def _put_indices(call: Call) -> Iterator[tuple[int, int, int]]:
 
 
 @op(kind="data", rule=_put_rule, ggml="SET_ROWS", public=False, updates=True, indices=_put_indices)
-def put_op(
-    *tensors,
-    bounds: Bounds,
-    dims: tuple[int, ...],
-    wrap: bool = True,
-    reduce: str = "",
-):
+def put_op(*tensors, bounds: Bounds, dims: tuple[int, ...], wrap: bool = True, reduce: str = ""):
     """Store tensors[1] in tensors[0] at the elements that tensors[2:] index.
 
     Args:

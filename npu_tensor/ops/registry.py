@@ -124,11 +124,7 @@ def publish(name: str, entry: Public, aliases: tuple[str, ...] = ()) -> None:
 
 
 def op(
-    *,
-    operators: tuple[str, ...] = (),
-    aliases: tuple[str, ...] = (),
-    in_place: bool | None = None,
-    **declaration: Any,
+    *, operators: tuple[str, ...] = (), aliases: tuple[str, ...] = (), in_place: bool | None = None, **declaration: Any
 ) -> Callable[[Callable[P, Any]], Recorder[P]]:
     """Declare an op and publish the function that records it.
 

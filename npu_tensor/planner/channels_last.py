@@ -39,12 +39,9 @@ class Rewritten(NamedTuple):
 
 
 def with_channels_last(graph: ItemGraph, size: int, products: bool = False) -> Rewritten:
-    """Rewrite the images of convolutions; other graphs are returned as they are.
+    """Rewrite the images of convolutions in a graph of `size` items; other graphs are returned as they are.
 
-    Args:
-        graph: Graph of `item_graph`.
-        size: Number of items of its structure.
-        products: True to compute convolutions of single elements as matrix products, for devices without convolutions.
+    With `products`, convolutions of single elements become matrix products, for devices without convolutions.
     """
     if not any(_is_convolution(item) for _, item in graph.nodes.items()):
         return Rewritten(graph, size, {})

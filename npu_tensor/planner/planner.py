@@ -32,11 +32,7 @@ def plan(
 ) -> Plan:
     """Return the plan of a structure from the cache, or make it. Other threads can plan while kernels are built.
 
-    Args:
-        structure: Structure of the graph.
-        chosen: Devices; None for the default ones.
-        persistent: See `PlanningContext`.
-        replaced: See `PlanningContext`.
+    The default devices are used if `chosen` is None. See `PlanningContext` for the other arguments.
     """
     chosen = selection.active if chosen is None else chosen
     if chosen.accelerators is None:

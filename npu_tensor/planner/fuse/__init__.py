@@ -68,14 +68,8 @@ def cut(structure: Structure, fusion: Fusion) -> Partition:
 class _Refit:
     """Joins ops only if the device has a kernel for the result.
 
-    A kernel grows as long as the device takes it. A refused kernel grows within the bounds of the device by ops that
-    the device refuses too. Such a task is not cut for a kernel that only copies or converts.
-
-    Args:
-        grouper: Groups of the graph.
-        maker: Tasks of the groups.
-        takes: Returns True if the device has a kernel for a task.
-        whole: Groups within the bounds of the device.
+    A kernel grows as long as the device takes it. A refused kernel grows within the bounds of the device, as in
+    `whole`, by ops that the device refuses too. Such a task is not cut for a kernel that only copies or converts.
     """
 
     def __init__(

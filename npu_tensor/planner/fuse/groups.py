@@ -77,12 +77,9 @@ class Candidate(NamedTuple):
 
 
 class Grouper:
-    """Groups the ops of one graph, within the bounds of a device.
+    """Groups the ops of one lowered graph, within the bounds of a device.
 
-    Args:
-        items: The lowered graph.
-        fusion: Bounds of the device.
-        reduces: Returns True if the program of a group has a reduction.
+    `reduces` returns True if the program of a group has a reduction.
     """
 
     def __init__(self, items: Mapping[int, Lowered], fusion: Fusion, reduces: Callable[[Group], bool]) -> None:
@@ -97,8 +94,7 @@ class Grouper:
     def groups(self, may_join: Callable[[int, Group, Group], bool] | None = None) -> list[Group]:
         """Return all groups in an order in which they can run.
 
-        Args:
-            may_join: Returns True if an op may join; gets the op, the group and the group with the op.
+        `may_join` gets an op, a group and the group with the op, and returns True if the op may join.
         """
         while True:
             groups = self._grouped(may_join)
