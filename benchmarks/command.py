@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -39,17 +40,7 @@ PEERS = ("numpy", "torch", "jax", "tinygrad", "ggml")
     show_default=True,
     help="Slowdown from which a result counts as a regression.",
 )
-def bench(
-    suites: tuple[str, ...],
-    only: tuple[str, ...],
-    devices: tuple[str, ...],
-    peers: tuple[str, ...],
-    quick: bool,
-    json_file: Path | None,
-    report: Path | None,
-    compare: Path | None,
-    threshold: float,
-) -> None:
+def bench(**options: Any) -> None:
     """Measure npu_tensor beside others.
 
     Those are NumPy, PyTorch, JAX, tinygrad and GGML, where they are installed.
@@ -58,6 +49,6 @@ def bench(
     """
     from .run import Options, run
 
-    options = Options(suites or SUITES, only, devices, peers or PEERS, quick, json_file, report, compare, threshold)
-    if not run(options):
+    options |= {"suites": options["suites"] or SUITES, "peers": options["peers"] or PEERS}
+    if not run(Options(**options)):
         raise SystemExit(1)

@@ -111,12 +111,12 @@ def _cache(task: Task) -> Iterator[Found]:
         tempfile.TemporaryDirectory() as ready,
         nt.config.scope(cache_path=empty),
     ):
-        times = cache.look_ups(Path(ready), QUICK_LOOKUPS if task.quick else LOOKUPS)
-    for place, samples in times.looked_up.items():
+        looked_up, build, _ = cache.look_ups(Path(ready), QUICK_LOOKUPS if task.quick else LOOKUPS)
+    for place, samples in looked_up.items():
         if not task.only or place in task.only:
             yield Row(
                 "cache", place, "bfloat16", [[4096]], "4096", cache.DEVICE, NAME, "measured",
-                *percentiles(samples), cold=times.build, iterations=len(samples), note="cold: built",
+                *percentiles(samples), cold=build, iterations=len(samples), note="cold: built",
             )  # fmt: skip
 
 

@@ -114,10 +114,7 @@ def _convolution(places: int) -> Callable[..., Tensor]:
             input: Floats (batch, channels, {extents}).
             weight: Kernel (outputs, channels / groups, {extents}).
             bias: Offset (outputs); None for 0.
-            stride: Steps between positions, one number or one per place.
             padding: Zeros at both ends of each dimension, "same" or "valid".
-            dilation: Steps between elements of the kernel, one number or one per place.
-            groups: Number of groups of inputs and outputs; each output sees its group.
 
         >>> nt.{name}({x}, {kernel})
         """
@@ -154,11 +151,8 @@ def _transposed_convolution(places: int) -> Callable[..., Tensor]:
             input: Floats (batch, channels, {extents}).
             weight: Kernel (channels, outputs / groups, {extents}).
             bias: Offset (outputs); None for 0.
-            stride: Steps between positions, one number or one per place.
             padding: Elements removed at both ends of each dimension.
             output_padding: Elements added at the end of each dimension.
-            groups: Number of groups of inputs and outputs; each output sees its group.
-            dilation: Steps between elements of the kernel, one number or one per place.
 
         >>> nt.{name}({kernel}, {kernel})
         """
@@ -194,10 +188,6 @@ def unfold(input: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Size
 
     Args:
         input: Tensor (batch, channels, height, width).
-        kernel_size: Extents of the window, one number or one per place.
-        dilation: Steps between elements of the kernel, one number or one per place.
-        padding: Elements added at both ends, one number or one per place.
-        stride: Steps between positions, one number or one per place.
 
     Returns:
         Tensor (batch, channels * elements of the kernel, positions).
@@ -239,10 +229,6 @@ def fold(
     Args:
         input: Tensor (batch, channels * elements of a kernel, positions).
         output_size: Height and width of the result.
-        kernel_size: Extents of the window, one number or one per place.
-        dilation: Steps between elements of the kernel, one number or one per place.
-        padding: Elements added at both ends, one number or one per place.
-        stride: Steps between positions, one number or one per place.
 
     Returns:
         Tensor (batch, channels, height, width).

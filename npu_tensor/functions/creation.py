@@ -135,7 +135,6 @@ def asarray(data: Any, dtype: DTypeLike = None, device: Any = None, copy: bool |
     """Create a tensor as `as_tensor` does, with control over copies.
 
     Args:
-        data: Numbers, nested sequences, an array or a tensor.
         copy: True never returns `data` itself. False refuses data that has to be copied.
 
     Raises:

@@ -183,11 +183,8 @@ def embedding_bag(
         input: Indices: a matrix with one bag per row, or a vector with `offsets`.
         weight: Matrix (entries, features).
         offsets: Position of the first index of each bag in a vector.
-        max_norm: Limit of the norm of rows. The rows that are used and exceed it are scaled in place.
-        norm_type: Order of that norm.
-        scale_grad_by_freq: True to divide the gradient of a row by its number of occurrences; not supported.
+        norm_type: Order of the norm that `max_norm` limits.
         mode: "sum", "mean" or "max".
-        sparse: Has no effect; gradients are dense.
         per_sample_weights: Factors of the rows, for "sum".
         include_last_offset: True if the last offset is the end of the last bag.
         padding_idx: Index that does not count.

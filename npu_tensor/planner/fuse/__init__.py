@@ -62,7 +62,8 @@ def partitions(lowering: Lowering, fusion: Fusion, takes: Callable[[Task], bool]
 def cut(structure: Structure, fusion: Fusion) -> Partition:
     """Cut a graph into tasks within the bounds of a device."""
     size = len(structure.leaves) + len(structure.nodes)
-    return partitions(lower(with_channels_last(item_graph(structure, merge=True), size).graph), fusion)[0]
+    graph, _, _ = with_channels_last(item_graph(structure, merge=True), size)
+    return partitions(lower(graph), fusion)[0]
 
 
 class _Refit:
