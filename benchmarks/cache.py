@@ -65,7 +65,7 @@ def publish(kernels: list[Artifact], directory: Path) -> None:
 
 
 def look_ups(directory: Path, alternations: int) -> tuple[dict[str, list[float]], float, int]:
-    """Measure seconds of every lookup by place, seconds of one build, and the number of rebuilt kernels.
+    """Measure seconds of every lookup in each place, seconds of one build, and the number of rebuilt kernels.
 
     A fresh library has an empty memory cache, so it reads and verifies the files each time.
     """
