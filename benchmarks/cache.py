@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import npu_tensor as nt
 from npu_tensor import events
@@ -23,8 +23,6 @@ from npu_tensor.runtime.store.requests import Request
 from npu_tensor.runtime.store.store import Artifact
 
 from .report import Outcome, benchmark, table
-
-__all__ = ["DEVICE", "PLACES", "LookUps", "look_ups", "main", "measured"]
 
 DEVICE = "sim:npu2"
 PLACES = ("memory", "cache on disk", "precompiled directory")
@@ -66,16 +64,11 @@ def publish(kernels: list[Artifact], directory: Path) -> None:
         KernelDirectory(directory).write(kernel.description["made_from"]["arch"], kernel.name, contents, fields)
 
 
-class LookUps(NamedTuple):
-    """Seconds of every lookup per location, seconds of one build, and the number of rebuilt kernels."""
+def look_ups(directory: Path, alternations: int) -> tuple[dict[str, list[float]], float, int]:
+    """Measure seconds of every lookup in each place, seconds of one build, and the number of rebuilt kernels.
 
-    looked_up: dict[str, list[float]]
-    build: float
-    rebuilds: int
-
-
-def look_ups(directory: Path, alternations: int) -> LookUps:
-    """Measure all places. A fresh library has an empty memory cache, so it reads and verifies the files each time."""
+    A fresh library has an empty memory cache, so it reads and verifies the files each time.
+    """
     with nt.config.scope(jit=False):  # The plan must not fill the cache.
         needed = requests()
     builds: list[str] = []
@@ -95,14 +88,14 @@ def look_ups(directory: Path, alternations: int) -> LookUps:
         disk = seconds(lambda request: KernelLibrary(backend).find(request), needed, alternations)
         with nt.config.scope(kernel_dirs=(directory,)):
             ready = seconds(lambda request: KernelLibrary(backend).find(request), needed, alternations)
-    return LookUps(dict(zip(PLACES, (memory, disk, ready), strict=True)), build, len(builds))
+    return dict(zip(PLACES, (memory, disk, ready), strict=True)), build, len(builds)
 
 
 def measured(directory: Path, alternations: int) -> list[dict[str, Any]]:
     """Measure one row per place."""
-    times = look_ups(directory, alternations)
-    rows = {place: statistics.median(samples) for place, samples in times.looked_up.items()} | {"build": times.build}
-    return [{"place": place, "microseconds": value * 1e6, "rebuilds": times.rebuilds} for place, value in rows.items()]
+    looked_up, build, rebuilds = look_ups(directory, alternations)
+    rows = {place: statistics.median(samples) for place, samples in looked_up.items()} | {"build": build}
+    return [{"place": place, "microseconds": value * 1e6, "rebuilds": rebuilds} for place, value in rows.items()]
 
 
 @benchmark("Few look-ups.")

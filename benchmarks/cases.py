@@ -17,25 +17,6 @@ from .peers.npu_tensor import NpuTensor
 from .peers.numpy import Reference
 from .timing import Call
 
-__all__ = [
-    "FLOATS",
-    "GROUPS",
-    "ITEMSIZE",
-    "LINEAR",
-    "MATMUL",
-    "MATMUL_INT8",
-    "SIDE",
-    "TOLERANCE",
-    "Case",
-    "Group",
-    "Shape",
-    "Workload",
-    "cases",
-    "disagreement",
-    "size_name",
-    "square",
-]
-
 Shape = tuple[int, ...]
 
 TOLERANCE: Final = {"float32": 1e-5, "bfloat16": 2e-2, "float16": 1e-3, "int8": 0.0}
@@ -282,12 +263,7 @@ def cases(
 ) -> Iterator[Case]:
     """Yield the cases of one suite, or of all groups. Operands are created once per size and dtype.
 
-    Args:
-        only: Names of workloads; empty for all.
-        sizes: Values of Case.size; empty for all.
-        suite: Name of the suite; empty for all.
-        quick: True for a reduced number of shapes.
-        groups: Groups of workloads.
+    `only` names workloads and `sizes` values of Case.size; empty means all. `quick` reduces the number of shapes.
     """
     for group in groups:
         workloads = [workload for workload in group.workloads if not only or workload.name in only]

@@ -14,8 +14,6 @@ from npu_tensor.runtime.sim.kind import SIMULATED
 
 from .results import Row
 
-__all__ = ["ceilings"]
-
 SIDE: Final = 1024
 """Rows and columns of the multiplied matrices. The product occupies every thread for some milliseconds."""
 

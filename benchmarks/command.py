@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from npu_tensor._util.output_files import json_option
-
-__all__ = ["bench"]
 
 SUITES = ("dispatch", "ops", "chains", "matmul", "mlp", "transformer", "language", "cache", "kernel_model")
 PEERS = ("numpy", "torch", "jax", "tinygrad", "ggml")
@@ -41,17 +40,7 @@ PEERS = ("numpy", "torch", "jax", "tinygrad", "ggml")
     show_default=True,
     help="Slowdown from which a result counts as a regression.",
 )
-def bench(
-    suites: tuple[str, ...],
-    only: tuple[str, ...],
-    devices: tuple[str, ...],
-    peers: tuple[str, ...],
-    quick: bool,
-    json_file: Path | None,
-    report: Path | None,
-    compare: Path | None,
-    threshold: float,
-) -> None:
+def bench(**options: Any) -> None:
     """Measure npu_tensor beside others.
 
     Those are NumPy, PyTorch, JAX, tinygrad and GGML, where they are installed.
@@ -60,6 +49,6 @@ def bench(
     """
     from .run import Options, run
 
-    options = Options(suites or SUITES, only, devices, peers or PEERS, quick, json_file, report, compare, threshold)
-    if not run(options):
+    options |= {"suites": options["suites"] or SUITES, "peers": options["peers"] or PEERS}
+    if not run(Options(**options)):
         raise SystemExit(1)

@@ -8,8 +8,6 @@ from typing import Any, Final, NamedTuple
 from .peers.npu_tensor import OURS
 from .report import MUCH
 
-__all__ = ["Change", "Lost", "changes", "differences", "lost", "regressions"]
-
 Key = tuple[str, ...]
 
 CASE: Final = ("suite", "case", "dtype", "shapes")

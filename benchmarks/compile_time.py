@@ -14,8 +14,6 @@ from npu_tensor.events import Event, PlanBuilt, listen
 
 from .report import Outcome, benchmark, table
 
-__all__ = ["EXPRESSIONS", "main", "measured"]
-
 ASKED_MILLISECONDS = 20.0
 SHAPE = (64, 256)
 DTYPES = ("float32", "bfloat16")

@@ -31,8 +31,6 @@ from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 
 from .report import Outcome, benchmark, table
 
-__all__ = ["FAMILIES", "Family", "Served", "main", "served"]
-
 Array = np.ndarray[Any, Any]
 
 TOLERANCE: Final = 2**-6

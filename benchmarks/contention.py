@@ -20,8 +20,6 @@ from .ops import contenders
 from .report import Outcome, benchmark, table
 from .timing import FULL_EFFORT, QUICK_EFFORT, Effort, medians
 
-__all__ = ["busy_core", "main", "measure"]
-
 WORKLOADS = ("add", "gelu", "chain", "softmax", "rms_norm", "matmul", "matvec")
 SIZES, QUICK_SIZES = ("1048576", "4096x1024", "1024x1024", "4096x4096"), ("1048576",)
 ASKED = 3.0

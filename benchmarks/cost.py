@@ -23,8 +23,6 @@ from npu_tensor.runtime.devices.host import host_kernel
 from .report import Outcome, Table, benchmark, table
 from .timing import FULL_EFFORT, QUICK_EFFORT, Effort, interleaved
 
-__all__ = ["Case", "cases", "main", "percentiles"]
-
 PERCENTILES: Final = (5, 25, 50, 75, 95)
 DTYPES: Final = ("float32", "bfloat16")
 RATES: Final = {"predicted": "rates as found", "calibrated": "measured rates"}

@@ -32,8 +32,6 @@ from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from .predicted import GENERATIONS, predicted_on_cpu
 from .report import Outcome, benchmark, table
 
-__all__ = ["MODELS", "PUBLISHED", "DecoderShape", "decode", "main"]
-
 
 class DecoderShape(NamedTuple):
     """Shape of a Llama-like model. `weights` and `head` are the dtypes of layer matrices and of the output matrix."""

@@ -21,14 +21,8 @@ from .peers.torch import PyTorch
 from .report import Outcome, benchmark, table
 from .timing import FULL_EFFORT, QUICK_EFFORT, Call, Effort, medians
 
-__all__ = ["Measure", "import_seconds", "main", "measured", "measures", "ops_of"]
-
 IMPORT_RUNS: Final = 5
-ASKED: Final = {
-    "add 16 elements": 8.0,
-    "add 16 elements, inside nt.jit": 4.0,
-    "384 ops, element-wise": 3.0,
-}
+ASKED: Final = {"add 16 elements": 8.0, "add 16 elements, inside nt.jit": 4.0, "384 ops, element-wise": 3.0}
 """Targets in microseconds per op."""
 CONTENDERS: Final = ("ours", "torch", "numpy")
 

@@ -27,8 +27,6 @@ from npu_tensor.task import Task
 
 from .report import Outcome, Table, benchmark, table
 
-__all__ = ["TARGETS", "WORKLOADS", "Workload", "main", "measured", "tasks_of"]
-
 Shape = tuple[int, ...]
 
 SHIM_CHANNELS: Final = 2
@@ -202,9 +200,7 @@ def main(arch: str, columns: int | None, quick: bool) -> Outcome:
     for row in rows:
         row["met"] = _met(arch, row)
     return Outcome(
-        {"arch": arch, "columns": columns, "predicted": True, "rows": rows},
-        [_kernels_table(arch, columns, rows)],
-        [],
+        {"arch": arch, "columns": columns, "predicted": True, "rows": rows}, [_kernels_table(arch, columns, rows)], []
     )
 
 

@@ -18,8 +18,6 @@ from .peers.npu_tensor import NAME
 from .results import Row
 from .timing import percentiles
 
-__all__ = ["CASES", "language_rows"]
-
 CASES: Final = ("prompt", "decode", "long prompt", "long decode")
 PROMPT, QUICK_PROMPT, TOKENS = 448, 64, 64
 """Numbers of tokens. Prompt and tokens together fit the context of the made-up model."""

@@ -28,8 +28,6 @@ from npu_tensor.runtime.xrt import bindings
 from .report import Outcome, benchmark, table
 from .timing import FULL_EFFORT, QUICK_EFFORT, Call, Effort, medians
 
-__all__ = ["Case", "cases", "main", "measured", "recorded"]
-
 ASKED_OF_ONE: Final = 15.0
 ASKED_OF_MANY: Final = 6.0
 """Targets in microseconds per launch, in a plan of one kernel and of 100."""

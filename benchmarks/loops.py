@@ -24,8 +24,6 @@ from .peers.npu_tensor import NAME, NpuTensor
 from .report import Outcome, benchmark, table
 from .timing import FULL_EFFORT, QUICK_EFFORT, Call, Effort, medians
 
-__all__ = ["Loop", "loops", "main", "measured"]
-
 RATIOS: Final = ("first_speedup", "later_speedup", "first_over_later")
 
 

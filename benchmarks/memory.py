@@ -19,8 +19,6 @@ import npu_tensor as nt
 
 from .report import Outcome, Table, benchmark, verdict
 
-__all__ = ["main", "measure", "peak"]
-
 ROOT = Path(__file__).resolve().parents[1]
 ELEMENTS, QUICK_ELEMENTS = 16 << 20, 1 << 20
 DTYPES = ("float32", "bfloat16")
@@ -63,14 +61,7 @@ def measure(elements: int, dtype: str) -> dict[str, Any]:
     counts = json.loads(finished.stdout)
     total = counts["inputs"] + counts["added"]
     asked = counts["inputs"] + counts["output"] + ASKED_OVERHEAD
-    return {
-        "dtype": dtype,
-        "elements": elements,
-        **counts,
-        "total": total,
-        "asked": asked,
-        "met": total <= asked,
-    }
+    return {"dtype": dtype, "elements": elements, **counts, "total": total, "asked": asked, "met": total <= asked}
 
 
 @benchmark("1 M elements: to see that it works.", timed=False)

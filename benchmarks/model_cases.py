@@ -19,8 +19,6 @@ from .peers.npu_tensor import JITTED, NAME, NpuTensor
 from .peers.numpy import Reference
 from .timing import Call
 
-__all__ = ["ModelCase", "model_cases"]
-
 FEATURES: Final = DIM // HEADS
 ROPE_BASE: Final = 10000.0
 

@@ -21,8 +21,6 @@ from npu_tensor.examples.transformer_block import DIM, HEADS, HIDDEN, TOKENS, Bl
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["MODELS", "Mlp", "Model", "mlp_weights"]
-
 MLP_SIZES = (784, 512, 512, 10)
 
 

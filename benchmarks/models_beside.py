@@ -26,8 +26,6 @@ from npu_tensor._util.output_files import json_option, put_json
 from .report import Session, show
 from .whole_models import WHOLE_MODELS
 
-__all__ = ["CONTENDERS", "main"]
-
 SECONDS: Final = 3.0
 """Time that a contender calls its model for, after the warm-up."""
 

@@ -24,8 +24,6 @@ from .peers.torch import PyTorch
 from .report import Outcome, benchmark, table
 from .timing import FULL_EFFORT, QUICK_EFFORT, Call, Effort, medians
 
-__all__ = ["BATCH", "contenders", "main", "measure", "summary"]
-
 SUITES: Final = ("ops", "chains")
 WORKLOADS: Final = tuple(dict.fromkeys(w.name for group in GROUPS if group.suite in SUITES for w in group.workloads))
 
@@ -97,12 +95,7 @@ GOALS: Final = (
     Goal("large_eager", "1 M, 16 M, matrices: geometric mean", True, "speedup", statistics.geometric_mean, 3.0),
     Goal("large_eager_minimum", "1 M, 16 M, matrices: slowest row", True, "speedup", min, 0.85),
     Goal(
-        "large_out",
-        "the same, PyTorch with out=: geometric mean",
-        True,
-        "out_speedup",
-        statistics.geometric_mean,
-        1.5,
+        "large_out", "the same, PyTorch with out=: geometric mean", True, "out_speedup", statistics.geometric_mean, 1.5
     ),
     Goal("small_minimum", "1 K: slowest row", False, "speedup", min, 0.3),
     Goal("small_jit_minimum", "1 K inside nt.jit: slowest row", False, "jit_speedup", min, 1.0),
@@ -183,12 +176,7 @@ def summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
         values = [row[goal.column] for row in rows if row["large"] == goal.large and goal.column in row]
         if values:
             value = goal.combine(values)
-            result[goal.key] = {
-                "what": goal.what,
-                "value": value,
-                "asked": goal.asked,
-                "met": value >= goal.asked,
-            }
+            result[goal.key] = {"what": goal.what, "value": value, "asked": goal.asked, "met": value >= goal.asked}
     return result
 
 

@@ -18,8 +18,6 @@ from .placement_graphs import FAMILIES, Graph, random_graph
 from .placement_rivals import best_weight, rules
 from .report import Outcome, benchmark, table
 
-__all__ = ["main"]
-
 NEAR: Final = 1.05
 ASKED_NEAR: Final = 0.95
 ASKED_MICROSECONDS: Final = 200.0

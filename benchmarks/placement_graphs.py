@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 
 from npu_tensor.planner.placement import Job, Movement, Option, Overhead
 
-__all__ = ["FAMILIES", "Graph", "random_graph"]
-
 SWITCH: Final = 2.6e-3
 BYTES: Final = 2
 SYNC_PER_BYTE: Final = 15e-12

@@ -9,9 +9,6 @@ from npu_tensor.planner.placement import Job, Movement, Overhead, weight
 
 from .placement_graphs import Graph
 
-__all__ = ["best_weight", "rules"]
-
-
 _State = tuple[int, int, tuple[Hashable, ...], tuple[Hashable, ...], tuple[int, ...]]
 """State of a partial order: completed jobs as bits, device of the last job, and per device the first context, the last
 context and the number of launches, capped at 2."""

@@ -20,8 +20,6 @@ from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Refusal, Task
 
-__all__ = ["GENERATIONS", "Prediction", "predicted", "predicted_on_cpu"]
-
 GENERATIONS: Final = ("npu1", "npu2")
 
 NPU, CPU = 0, 1
@@ -39,12 +37,7 @@ def predicted(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> Predicti
     """Predict the time of a pending tensor on an NPU, or return why the figure would not describe an NPU.
 
     Ops with a kernel run on the NPU, the others on the CPU. The NPU must do at least half of the work; of the matrix
-    products, if there are any.
-
-    Args:
-        generation: Generation of the NPU.
-        result: Pending tensor.
-        fresh: Operands that are copied from host memory in every run. Other operands stay on the NPU.
+    products, if there are any. `fresh` operands are copied from host memory in every run; others stay on the NPU.
     """
     array = SIMULATED[generation]
     device = SimulatedDevice(f"sim:{generation}", Target(array, array.columns), allocator(), host_step)

@@ -26,8 +26,6 @@ from .results import LeftOut, Row
 from .session import QUICK_AMOUNT, Found, measured
 from .timing import FULL_EFFORT
 
-__all__ = ["GROUPS", "main", "rows_of", "summary"]
-
 PEERS: Final = ("numpy", "torch", "jax")
 
 LARGE: Final = 1 << 35

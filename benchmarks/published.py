@@ -36,8 +36,6 @@ from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 
 from .report import Outcome, Table, benchmark, table
 
-__all__ = ["Busy", "Measurement", "compared", "main", "measurements", "predicted", "summary"]
-
 DIFFERENT: Final = 1.5
 """Minimum ratio of the times of two rows that the model must rank."""
 

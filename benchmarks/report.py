@@ -22,8 +22,6 @@ from npu_tensor.observe.drawing.terminal import print_table
 from npu_tensor.planner.selection import accelerators, selection_of
 from npu_tensor.runtime.devices.system import processor_name
 
-__all__ = ["Outcome", "Session", "Table", "benchmark", "headline", "show", "table", "verdict"]
-
 # Load by other processes, in cores, above which a warning is shown. An idle system is below it; a busy process uses 1.
 MUCH = 0.1
 
@@ -160,10 +158,7 @@ class Table(NamedTuple):
 def table(title: str, rows: Iterable[Mapping[str, Any]], *columns: str) -> Table:
     """Create a table of rows by key. A missing value or None gives an empty cell, a boolean a verdict.
 
-    Args:
-        title: Title of the table.
-        rows: Values by key.
-        columns: Columns as "heading = key:format". The heading defaults to the key.
+    Columns are "heading = key:format"; the heading defaults to the key.
     """
     headings = [column.partition(" = ")[0].partition(":")[0] for column in columns]
     fields = [column.rpartition(" = ")[2].partition(":") for column in columns]

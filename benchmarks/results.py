@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
-__all__ = ["FORMAT", "Kind", "LeftOut", "ResultsError", "Row", "load", "save", "validate"]
-
 FORMAT: Final = 1
 
 SCHEMA: Final = Path(__file__).with_name("schema.json")

@@ -31,8 +31,6 @@ from .results import FORMAT, LeftOut, ResultsError, Row, load, save, validate
 from .session import FULL_AMOUNT, QUICK_AMOUNT
 from .suites import SUITES, Suite, Task
 
-__all__ = ["Options", "run"]
-
 
 class Options(NamedTuple):
     """Command line options; see `command.bench`."""
@@ -249,13 +247,6 @@ def _compared(old: Mapping[str, Any], new: Mapping[str, Any], threshold: float) 
         show(
             f"figures of {NAME} that are left out now: {len(missing)}",
             [*which, "before, us", "reason"],
-            [
-                [
-                    *(row[name] for name in which),
-                    _microseconds(row["p50"]),
-                    reason,
-                ]
-                for row, reason in missing
-            ],
+            [[*(row[name] for name in which), _microseconds(row["p50"]), reason] for row, reason in missing],
         )
     return not slower and not missing

@@ -19,19 +19,6 @@ from .peers.npu_tensor import NAME, Jitted, NpuTensor
 from .results import Kind, LeftOut, Row
 from .timing import Call, CallFailed, Effort, after_pauses, interleaved, percentiles
 
-__all__ = [
-    "FULL_AMOUNT",
-    "QUICK_AMOUNT",
-    "Amount",
-    "Contest",
-    "Failed",
-    "Found",
-    "left_out",
-    "measured",
-    "row",
-    "simulated",
-]
-
 
 class Amount(NamedTuple):
     """Amount of measurements per contest.

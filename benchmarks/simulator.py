@@ -16,8 +16,6 @@ import npu_tensor as nt
 
 from .report import Outcome, benchmark, table
 
-__all__ = ["main", "measure", "workloads"]
-
 URIS = ("sim:npu1", "sim:npu2")
 RUNS, QUICK_RUNS = 20, 1
 

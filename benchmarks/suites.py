@@ -21,8 +21,6 @@ from .results import Kind, LeftOut, Row
 from .session import Amount, Contest, Failed, Found, left_out, measured, row, simulated
 from .timing import percentiles
 
-__all__ = ["SUITES", "Suite", "Task"]
-
 
 class Task(NamedTuple):
     """Options of a suite.
@@ -113,12 +111,12 @@ def _cache(task: Task) -> Iterator[Found]:
         tempfile.TemporaryDirectory() as ready,
         nt.config.scope(cache_path=empty),
     ):
-        times = cache.look_ups(Path(ready), QUICK_LOOKUPS if task.quick else LOOKUPS)
-    for place, samples in times.looked_up.items():
+        looked_up, build, _ = cache.look_ups(Path(ready), QUICK_LOOKUPS if task.quick else LOOKUPS)
+    for place, samples in looked_up.items():
         if not task.only or place in task.only:
             yield Row(
                 "cache", place, "bfloat16", [[4096]], "4096", cache.DEVICE, NAME, "measured",
-                *percentiles(samples), cold=times.build, iterations=len(samples), note="cold: built",
+                *percentiles(samples), cold=build, iterations=len(samples), note="cold: built",
             )  # fmt: skip
 
 
@@ -160,8 +158,6 @@ SUITES: Final = {
     ),
     "cache": Suite("finding kernels", cache.PLACES, _cache),
     "kernel_model": Suite(
-        "predicted and published times of NPU kernels",
-        tuple(dict.fromkeys(map(_title, PRODUCTS))),
-        _kernel_model,
+        "predicted and published times of NPU kernels", tuple(dict.fromkeys(map(_title, PRODUCTS))), _kernel_model
     ),
 }

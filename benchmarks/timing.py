@@ -12,19 +12,6 @@ import numpy as np
 
 from npu_tensor.cli.calibrate.probes import block, calls_that_fill, no_garbage_collection
 
-__all__ = [
-    "FULL_EFFORT",
-    "QUICK_EFFORT",
-    "Call",
-    "CallFailed",
-    "Effort",
-    "Percentiles",
-    "after_pauses",
-    "interleaved",
-    "medians",
-    "percentiles",
-]
-
 Call = Callable[[], Any]
 
 Around = Mapping[str, Callable[[], AbstractContextManager[Any]]]
@@ -110,17 +97,7 @@ def medians(contenders: Mapping[str, Call], effort: Effort, around: Around | Non
 def after_pauses(
     contenders: Mapping[str, Call], pauses: Mapping[str, float], times: int, around: Around | None = None
 ) -> dict[str, float]:
-    """Measure the median seconds of one call after an idle pause, by contender; none if `times` is 0.
-
-    Args:
-        contenders: Calls by contender.
-        pauses: Length of the pause in seconds, by contender.
-        times: Number of timed calls.
-        around: Context managers around the calls.
-
-    Raises:
-        CallFailed: A call raised.
-    """
+    """Measure the median seconds of one call after an idle pause, by contender. Raises CallFailed."""
     if not times:
         return {}
     samples: dict[str, list[float]] = {name: [] for name in contenders}

@@ -10,8 +10,6 @@ from torch.nn import functional
 
 from npu_tensor.examples.transformer_block import DIM, EPSILON, HEADS
 
-__all__ = ["TorchBlock", "TorchMlp"]
-
 ROPE_BASE = 10000.0
 
 

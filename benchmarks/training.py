@@ -25,8 +25,6 @@ from .peers.npu_tensor import NAME
 from .report import Outcome, benchmark, table
 from .timing import FULL_EFFORT, QUICK_EFFORT, Call, Effort, medians
 
-__all__ = ["WORKLOADS", "Workload", "main", "memory", "rows_of"]
-
 PEERS: Final = ("torch",)
 ASKED_MEAN, ASKED_SMALLEST = 1.5, 1.0
 TOLERANCE: Final = 1e-3

@@ -16,8 +16,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-__all__ = ["WHOLE_MODELS", "WholeModel"]
-
 
 class WholeModel(NamedTuple):
     """A model of the comparison.

@@ -346,7 +346,6 @@ def asarray(data: Any, dtype: DTypeLike = None, device: Any = None, copy: builti
     """Create a tensor as `as_tensor` does, with control over copies.
 
     Args:
-        data: Numbers, nested sequences, an array or a tensor.
         copy: True never returns `data` itself. False refuses data that has to be copied.
 
     Raises:
@@ -382,10 +381,7 @@ def avg_pool1d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, p
 
     Args:
         input: Tensor (batch, channels, width).
-        kernel_size: Extents of the window, one number or one per place.
         stride: Steps between windows; None for kernel_size.
-        padding: Elements added at both ends, one number or one per place.
-        ceil_mode: True if the last windows may end beyond the input.
         count_include_pad: True if zeros of the padding count, as in GGML's POOL_2D and not in its POOL_1D.
         divisor_override: Divisor of the sum in place of the number of elements.
 
@@ -395,10 +391,7 @@ def avg_pool2d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, p
 
     Args:
         input: Tensor (batch, channels, height, width).
-        kernel_size: Extents of the window, one number or one per place.
         stride: Steps between windows; None for kernel_size.
-        padding: Elements added at both ends, one number or one per place.
-        ceil_mode: True if the last windows may end beyond the input.
         count_include_pad: True if zeros of the padding count, as in GGML's POOL_2D and not in its POOL_1D.
         divisor_override: Divisor of the sum in place of the number of elements.
 
@@ -408,10 +401,7 @@ def avg_pool3d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, p
 
     Args:
         input: Tensor (batch, channels, depth, height, width).
-        kernel_size: Extents of the window, one number or one per place.
         stride: Steps between windows; None for kernel_size.
-        padding: Elements added at both ends, one number or one per place.
-        ceil_mode: True if the last windows may end beyond the input.
         count_include_pad: True if zeros of the padding count, as in GGML's POOL_2D and not in its POOL_1D.
         divisor_override: Divisor of the sum in place of the number of elements.
 
@@ -615,10 +605,7 @@ def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Si
         input: Floats (batch, channels, width).
         weight: Kernel (outputs, channels / groups, width).
         bias: Offset (outputs); None for 0.
-        stride: Steps between positions, one number or one per place.
         padding: Zeros at both ends of each dimension, "same" or "valid".
-        dilation: Steps between elements of the kernel, one number or one per place.
-        groups: Number of groups of inputs and outputs; each output sees its group.
 
     >>> nt.conv1d(nt.arange(3.0).reshape(1, 3), nt.ones(1, 1, 2))"""
 def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes | builtins.str = 0, dilation: Sizes = 1, groups: builtins.int = 1) -> Tensor:
@@ -628,10 +615,7 @@ def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Si
         input: Floats (batch, channels, height, width).
         weight: Kernel (outputs, channels / groups, height, width).
         bias: Offset (outputs); None for 0.
-        stride: Steps between positions, one number or one per place.
         padding: Zeros at both ends of each dimension, "same" or "valid".
-        dilation: Steps between elements of the kernel, one number or one per place.
-        groups: Number of groups of inputs and outputs; each output sees its group.
 
     >>> nt.conv2d(nt.arange(9.0).reshape(1, 3, 3), nt.ones(1, 1, 2, 2))"""
 def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes | builtins.str = 0, dilation: Sizes = 1, groups: builtins.int = 1) -> Tensor:
@@ -641,10 +625,7 @@ def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Si
         input: Floats (batch, channels, depth, height, width).
         weight: Kernel (outputs, channels / groups, depth, height, width).
         bias: Offset (outputs); None for 0.
-        stride: Steps between positions, one number or one per place.
         padding: Zeros at both ends of each dimension, "same" or "valid".
-        dilation: Steps between elements of the kernel, one number or one per place.
-        groups: Number of groups of inputs and outputs; each output sees its group.
 
     >>> nt.conv3d(nt.arange(27.0).reshape(1, 3, 3, 3), nt.ones(1, 1, 2, 2, 2))"""
 def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0, groups: builtins.int = 1, dilation: Sizes = 1) -> Tensor:
@@ -654,11 +635,8 @@ def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
         input: Floats (batch, channels, width).
         weight: Kernel (channels, outputs / groups, width).
         bias: Offset (outputs); None for 0.
-        stride: Steps between positions, one number or one per place.
         padding: Elements removed at both ends of each dimension.
         output_padding: Elements added at the end of each dimension.
-        groups: Number of groups of inputs and outputs; each output sees its group.
-        dilation: Steps between elements of the kernel, one number or one per place.
 
     >>> nt.conv_transpose1d(nt.ones(1, 1, 2), nt.ones(1, 1, 2))"""
 def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0, groups: builtins.int = 1, dilation: Sizes = 1) -> Tensor:
@@ -668,11 +646,8 @@ def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
         input: Floats (batch, channels, height, width).
         weight: Kernel (channels, outputs / groups, height, width).
         bias: Offset (outputs); None for 0.
-        stride: Steps between positions, one number or one per place.
         padding: Elements removed at both ends of each dimension.
         output_padding: Elements added at the end of each dimension.
-        groups: Number of groups of inputs and outputs; each output sees its group.
-        dilation: Steps between elements of the kernel, one number or one per place.
 
     >>> nt.conv_transpose2d(nt.ones(1, 1, 2, 2), nt.ones(1, 1, 2, 2))"""
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0, groups: builtins.int = 1, dilation: Sizes = 1) -> Tensor:
@@ -682,11 +657,8 @@ def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
         input: Floats (batch, channels, depth, height, width).
         weight: Kernel (channels, outputs / groups, depth, height, width).
         bias: Offset (outputs); None for 0.
-        stride: Steps between positions, one number or one per place.
         padding: Elements removed at both ends of each dimension.
         output_padding: Elements added at the end of each dimension.
-        groups: Number of groups of inputs and outputs; each output sees its group.
-        dilation: Steps between elements of the kernel, one number or one per place.
 
     >>> nt.conv_transpose3d(nt.ones(1, 1, 2, 2, 2), nt.ones(1, 1, 2, 2, 2))"""
 def copysign(input: Operand, other: Operand) -> Tensor:
@@ -736,7 +708,6 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
         input: Scores (batch, classes, ...).
         target: Class indices (batch, ...), or probabilities of the shape of `input`.
         weight: Weight of each class; None for 1.
-        size_average: Not supported; `reduction` has replaced it.
         ignore_index: Class index that does not count.
         reduce: Not supported; `reduction` has replaced it.
         label_smoothing: Share of the target that is spread evenly over all classes, in [0, 1]."""
@@ -895,10 +866,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: builtins.int | None = 
         input: Integer indices of any shape.
         weight: Matrix (entries, features).
         padding_idx: Index of a row without gradient.
-        max_norm: Limit of the norm of rows. The rows that are used and exceed it are scaled in place.
-        norm_type: Order of that norm.
-        scale_grad_by_freq: True to divide the gradient of a row by its number of occurrences; not supported.
-        sparse: Has no effect; gradients are dense.
+        norm_type: Order of the norm that `max_norm` limits.
 
     Returns:
         Tensor of shape (*input.shape, features).
@@ -911,11 +879,8 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
         input: Indices: a matrix with one bag per row, or a vector with `offsets`.
         weight: Matrix (entries, features).
         offsets: Position of the first index of each bag in a vector.
-        max_norm: Limit of the norm of rows. The rows that are used and exceed it are scaled in place.
-        norm_type: Order of that norm.
-        scale_grad_by_freq: True to divide the gradient of a row by its number of occurrences; not supported.
+        norm_type: Order of the norm that `max_norm` limits.
         mode: "sum", "mean" or "max".
-        sparse: Has no effect; gradients are dense.
         per_sample_weights: Factors of the rows, for "sum".
         include_last_offset: True if the last offset is the end of the last bag.
         padding_idx: Index that does not count.
@@ -1033,10 +998,6 @@ def fold(input: Tensor, output_size: Sizes, kernel_size: Sizes, dilation: Sizes 
     Args:
         input: Tensor (batch, channels * elements of a kernel, positions).
         output_size: Height and width of the result.
-        kernel_size: Extents of the window, one number or one per place.
-        dilation: Steps between elements of the kernel, one number or one per place.
-        padding: Elements added at both ends, one number or one per place.
-        stride: Steps between positions, one number or one per place.
 
     Returns:
         Tensor (batch, channels, height, width).
@@ -1649,11 +1610,7 @@ def max_pool1d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, p
 
     Args:
         input: Tensor (batch, channels, width).
-        kernel_size: Extents of the window, one number or one per place.
         stride: Steps between windows; None for kernel_size.
-        padding: Elements added at both ends, one number or one per place.
-        dilation: Steps between elements of the kernel, one number or one per place.
-        ceil_mode: True if the last windows may end beyond the input.
         return_indices: True to also return the position of each element in its channel.
 
     >>> nt.max_pool1d(nt.arange(3.0).reshape(1, 3), 2, stride=1)"""
@@ -1662,11 +1619,7 @@ def max_pool2d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, p
 
     Args:
         input: Tensor (batch, channels, height, width).
-        kernel_size: Extents of the window, one number or one per place.
         stride: Steps between windows; None for kernel_size.
-        padding: Elements added at both ends, one number or one per place.
-        dilation: Steps between elements of the kernel, one number or one per place.
-        ceil_mode: True if the last windows may end beyond the input.
         return_indices: True to also return the position of each element in its channel.
 
     >>> nt.max_pool2d(nt.arange(9.0).reshape(1, 3, 3), 2, stride=1)"""
@@ -1675,11 +1628,7 @@ def max_pool3d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, p
 
     Args:
         input: Tensor (batch, channels, depth, height, width).
-        kernel_size: Extents of the window, one number or one per place.
         stride: Steps between windows; None for kernel_size.
-        padding: Elements added at both ends, one number or one per place.
-        dilation: Steps between elements of the kernel, one number or one per place.
-        ceil_mode: True if the last windows may end beyond the input.
         return_indices: True to also return the position of each element in its channel.
 
     >>> nt.max_pool3d(nt.arange(27.0).reshape(1, 3, 3, 3), 2, stride=1)"""
@@ -1689,7 +1638,6 @@ def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: Sizes, stride: Siz
     Args:
         input: Elements from the pool, (batch, channels, extents of the pool).
         indices: Positions from the pool.
-        kernel_size: Extents of the window, one number or one per place.
         stride: Steps between windows; None for kernel_size.
         padding: Elements added at both ends, one number or one per place.
         output_size: Extents of the result, if kernel, stride and padding allow several.
@@ -1701,7 +1649,6 @@ def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: Sizes, stride: Siz
     Args:
         input: Elements from the pool, (batch, channels, extents of the pool).
         indices: Positions from the pool.
-        kernel_size: Extents of the window, one number or one per place.
         stride: Steps between windows; None for kernel_size.
         padding: Elements added at both ends, one number or one per place.
         output_size: Extents of the result, if kernel, stride and padding allow several.
@@ -1713,7 +1660,6 @@ def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Sizes, stride: Siz
     Args:
         input: Elements from the pool, (batch, channels, extents of the pool).
         indices: Positions from the pool.
-        kernel_size: Extents of the window, one number or one per place.
         stride: Steps between windows; None for kernel_size.
         padding: Elements added at both ends, one number or one per place.
         output_size: Extents of the result, if kernel, stride and padding allow several.
@@ -1918,7 +1864,6 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_a
         input: Log-probabilities (batch, classes, ...).
         target: Class indices (batch, ...).
         weight: Weight of each class; None for 1.
-        size_average: Not supported; `reduction` has replaced it.
         ignore_index: Target that does not count.
         reduce: Not supported; `reduction` has replaced it.
 
@@ -2717,10 +2662,6 @@ def unfold(input: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Size
 
     Args:
         input: Tensor (batch, channels, height, width).
-        kernel_size: Extents of the window, one number or one per place.
-        dilation: Steps between elements of the kernel, one number or one per place.
-        padding: Elements added at both ends, one number or one per place.
-        stride: Steps between positions, one number or one per place.
 
     Returns:
         Tensor (batch, channels * elements of the kernel, positions).

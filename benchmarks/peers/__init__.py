@@ -9,8 +9,6 @@ from typing import Final
 
 from .library import Library
 
-__all__ = ["PEERS", "first_line", "load"]
-
 PEERS: Final[Mapping[str, str]] = {
     "numpy": "NumPy",
     "torch": "PyTorch",

@@ -16,8 +16,6 @@ import numpy as np
 from ..timing import Call
 from .library import Library
 
-__all__ = ["GGML"]
-
 NODES = 2048
 """Maximum number of nodes in a graph."""
 
@@ -95,10 +93,7 @@ class GGML(Library):
     def operand(self, values: np.ndarray, dtype: str) -> Any:
         context = _context()
         tensor = ggml.ggml_new_tensor(
-            context,
-            ggml.GGML_TYPE_F32,
-            values.ndim,
-            (ctypes.c_int64 * 4)(*reversed(values.shape)),
+            context, ggml.GGML_TYPE_F32, values.ndim, (ctypes.c_int64 * 4)(*reversed(values.shape))
         )
         elements = ggml.ggml_backend_alloc_ctx_tensors(context, self.backend)
         data = np.ascontiguousarray(values, np.float32)

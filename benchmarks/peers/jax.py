@@ -13,8 +13,6 @@ from jax import numpy as jnp
 from ..timing import Call
 from .library import Library
 
-__all__ = ["JAX"]
-
 
 class JAX(Library):
     """JAX with one jitted function per workload. `load` sets the number of threads before the import."""

@@ -12,8 +12,6 @@ import numpy as np
 
 from ..timing import Call
 
-__all__ = ["Lacking", "Library"]
-
 
 class Lacking(Exception):
     """Error for a library that lacks a feature of a workload."""

@@ -14,8 +14,6 @@ import npu_tensor as nt
 from ..timing import Call
 from .library import Library
 
-__all__ = ["JITTED", "NAME", "OURS", "Jitted", "NpuTensor"]
-
 NAME: Final = "npu_tensor"
 JITTED: Final = "npu_tensor jit"
 OURS: Final = (NAME, JITTED)

@@ -10,8 +10,6 @@ import numpy as np
 
 from .library import Library
 
-__all__ = ["NumPy", "Reference"]
-
 
 class NumPy(Library):
     """NumPy in float32 only. With 16-bit elements, the conversions of ml_dtypes in each op would dominate."""

@@ -15,8 +15,6 @@ from tinygrad.dtype import dtypes
 from ..timing import Call
 from .library import Library
 
-__all__ = ["TinyGrad"]
-
 DEVICE = "CPU"
 
 

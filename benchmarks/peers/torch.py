@@ -12,8 +12,6 @@ from torch.nn import functional
 
 from .library import Library
 
-__all__ = ["PyTorch"]
-
 
 class PyTorch(Library):
     """PyTorch in eager mode, without gradients."""

@@ -19,19 +19,14 @@ from ..report import MUCH
 from ..results import Row
 from . import crossover, decisions, roofline, rows, speedups
 
-__all__ = ["write_report"]
-
 
 def write_report(
     results: Mapping[str, Any], directory: Path, before: Mapping[str, Any] | None = None, threshold: float = 1.25
 ) -> Path:
     """Write `index.html` into a directory, which is created if necessary. Return its path.
 
-    Args:
-        results: Results of this session, in the format of schema.json.
-        directory: Output directory.
-        before: Results to compare with.
-        threshold: Slowdown above which a row is a regression.
+    Results are in the format of schema.json. A row that is more than `threshold` times slower than `before` is a
+    regression.
     """
     import jinja2
     import plotly.offline

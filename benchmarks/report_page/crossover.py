@@ -13,8 +13,6 @@ from ..peers.npu_tensor import JITTED, NAME, OURS
 from ..results import Row
 from .style import DASHES, GREY, HOLLOW, colour, one_legend, panels, place
 
-__all__ = ["SWEEP", "Crossing", "crossings", "plot", "points", "without_npu"]
-
 SWEEP: Final = "matmul"
 """Suite of the sweep over sizes."""
 
@@ -61,13 +59,10 @@ def _size(row: Row) -> int:
 
 
 def crossings(rows: Sequence[Row]) -> list[Crossing]:
-    """Find the size above which each NPU beats npu_tensor's measured CPU times, by dtype.
+    """Find the size above which each NPU beats npu_tensor's measured CPU times, by dtype, in the rows of `points`.
 
     Measured times are compared with the same contender. Other times do not include recording, so they are compared with
     the calls of `jit` if those were measured.
-
-    Args:
-        rows: Result of `points`.
     """
     times: dict[tuple[str, str, str, str], dict[int, float]] = {}
     for row in rows:

@@ -14,8 +14,6 @@ from ..peers.npu_tensor import JITTED, NAME
 from ..results import Row
 from .style import BLUE, VERMILION, blank
 
-__all__ = ["Decision", "decisions", "plot"]
-
 ROW_PIXELS: Final = 24
 REST_PIXELS: Final = 120
 

@@ -15,8 +15,6 @@ from ..results import Row
 from .rows import intensity, label
 from .style import HOLLOW, colour, log_range, one_legend, panels, place
 
-__all__ = ["plot", "points"]
-
 
 def points(rows: Sequence[Row]) -> list[Row]:
     """Return the rows to plot: those of npu_tensor with known operations and bytes."""
@@ -24,12 +22,7 @@ def points(rows: Sequence[Row]) -> list[Row]:
 
 
 def plot(rows: Sequence[Row], ceilings: Sequence[Mapping[str, Any]]) -> go.Figure:
-    """Plot a panel per dtype. Markers of unmeasured rows are hollow.
-
-    Args:
-        rows: Result of `points`.
-        ceilings: Ceilings in the format of schema.json.
-    """
+    """Plot a panel per dtype for the rows of `points`. Markers of unmeasured rows are hollow."""
     dtypes = list(dict.fromkeys(row.dtype for row in rows))
     lines = [ceiling for ceiling in ceilings if ceiling["dtype"] in dtypes]
     x = log_range([intensity(row) or 0.0 for row in rows], 2)

@@ -8,8 +8,6 @@ from typing import Any, Final, NamedTuple
 from ..peers.npu_tensor import OURS
 from ..results import Row
 
-__all__ = ["NOISY", "Pair", "device_name", "entrant", "intensity", "label", "pairs", "read"]
-
 
 def read(results: Mapping[str, Any]) -> list[Row]:
     """Return the rows of results in the format of schema.json."""
@@ -29,13 +27,6 @@ def entrant(row: Row) -> str:
 def intensity(row: Row) -> float | None:
     """Return the operations per byte; None if either is unknown or zero."""
     return row.flops / row.bytes if row.flops and row.bytes else None
-
-
-def device_name(device: str) -> str:
-    """Return a device name for readers. Predictions name a generation of NPUs."""
-    return {"cpu": "CPU", "npu1": "NPU, first generation (npu1)", "npu2": "NPU, second generation (npu2)"}.get(
-        device, device
-    )
 
 
 NOISY: Final = 2.0

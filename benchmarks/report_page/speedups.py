@@ -15,8 +15,6 @@ from ..results import Row
 from .rows import Pair, entrant, label
 from .style import BLUE, GREEN, HATCH, PURPLE, VERMILION, blank, log_range, octaves
 
-__all__ = ["Mean", "means", "plot"]
-
 BAR_PIXELS: Final = 11
 REST_PIXELS: Final = 165
 """Height of legend, titles and axes in pixels."""

@@ -12,24 +12,6 @@ from typing import Final
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-__all__ = [
-    "BLUE",
-    "DASHES",
-    "GREEN",
-    "GREY",
-    "HATCH",
-    "HOLLOW",
-    "PURPLE",
-    "VERMILION",
-    "blank",
-    "colour",
-    "log_range",
-    "octaves",
-    "one_legend",
-    "panels",
-    "place",
-]
-
 # Palette of M. Okabe, K. Ito, "Color Universal Design" (2008), distinguishable with any kind of colour vision. All but
 # blue are darkened to reach the contrasts of WCAG 2.2: 3 to 1 on white and dark pages (1.4.11, graphics), and 4.5 to 1
 # for white text on blue and vermilion (1.4.3).

@@ -7,8 +7,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-__all__ = ["available_cores", "available_memory", "default_threads"]
-
 
 def available_cores() -> int:
     """Return the number of cores that this process may use.

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CALLS", "CAPTURES", "KERNELS", "LAYOUTS", "LINES", "PLANS", "PROGRAMS", "TEMPLATES"]
-
 CALLS: Final = 4096
 """Gradient ops by recorded call and operand."""
 

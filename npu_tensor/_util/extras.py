@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["install_command"]
-
 
 def install_command(*packages: str) -> str:
     """Return the shell command that installs packages for the running interpreter."""

@@ -23,8 +23,6 @@ import threading
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-__all__ = ["import_whole", "uninterrupted"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["STDOUT", "in_a_directory", "json_option", "put_json"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

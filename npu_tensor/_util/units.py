@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["duration", "quantity", "size"]
-
 _PREFIXES = {-4: "p", -3: "n", -2: "u", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T"}
 """Prefixes by powers of 1000."""
 

@@ -14,8 +14,6 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Final
 
-__all__ = ["INTERNAL", "user_frame", "user_line", "warn"]
-
 _PACKAGE: Final = str(Path(__file__).parents[1]) + os.sep
 _PROGRAMS: Final = tuple(
     f"{_PACKAGE}{folder}{os.sep}" for folder in ("benchmarks", "cli", "examples", "models", "tools")

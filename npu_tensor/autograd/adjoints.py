@@ -16,8 +16,6 @@ from npu_tensor.ops.expression import Program, Symbol
 from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.ops.rows import constant_like, row_prod, row_sum
 
-__all__ = ["ADJOINTS", "pull_back"]
-
 Value = Any
 """A Symbol, whose operators are not declared for type checkers."""
 
@@ -93,11 +91,7 @@ ADJOINTS: Final[dict[str, Rule]] = {
     "atan": lambda g, y, a: (g / (a * a + 1),),
     "erf": lambda g, y, a: (g * np.exp(-(a * a)) * (2 / math.sqrt(math.pi)),),
     "pow": _pow,
-    "select": lambda g, y, c, a, b: (
-        None,
-        _where(c, g, constant_like(g, 0.0)),
-        _where(c, constant_like(g, 0.0), g),
-    ),
+    "select": lambda g, y, c, a, b: (None, _where(c, g, constant_like(g, 0.0)), _where(c, constant_like(g, 0.0), g)),
     "row_sum": lambda g, y, a: (g,),
     "row_prod": _row_prod,
     "row_max": _row_extreme,
@@ -108,16 +102,9 @@ operands. A primitive without an entry, such as floor or a comparison, is consta
 
 
 def pull_back(program: Program, operands: Sequence[Symbol], gradient: Symbol, slot: int) -> Symbol | None:
-    """Compute the gradient of an operand of a program with one result.
+    """Return the gradient of the operand in a slot of a program; None if the one result does not depend on it.
 
-    Args:
-        program: Program to differentiate.
-        operands: Values of the loads.
-        gradient: Gradient of the result.
-        slot: Operand whose gradient is computed.
-
-    Returns:
-        The gradient, or None if the result does not depend on the operand.
+    `operands` are the values of the loads, and `gradient` is that of the result.
     """
     values: list[Value] = []
     varies: list[bool] = []

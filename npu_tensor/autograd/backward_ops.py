@@ -25,8 +25,6 @@ from npu_tensor.ops.rows import constant_like, row_sum
 from npu_tensor.runtime.reference import evaluate
 from npu_tensor.spec import Spec
 
-__all__ = ["Backward", "backward_op"]
-
 _where: Any = np.where
 
 _FROM_RESULT: Final[dict[str, Callable[[Any, Any], Symbol]]] = {

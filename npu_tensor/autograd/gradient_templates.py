@@ -17,8 +17,6 @@ from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node
 from npu_tensor.graph.templates import Template, template_of
 from npu_tensor.tensor import Tensor, handle_on
 
-__all__ = ["recorded_again"]
-
 Gradients = Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Node], Reached], list[Tensor]]
 
 
@@ -36,13 +34,8 @@ def recorded_again(
 ) -> list[Node]:
     """Record the gradients of targets with the template of the structure, which is made at the first call.
 
-    Args:
-        gradients_of: Function that records gradients by the rules of the ops.
-        output: Differentiated node.
-        gradient: Gradient of the output.
-        targets: Nodes whose gradients are wanted.
-        through: Nodes between the targets and the output.
-        where: Line that the ops name in errors.
+    `gradients_of` records gradients by the rules of the ops; `through` has the nodes between targets and output. Errors
+    of the ops name the line `where`.
     """
     wanted = set(targets)
     key: list[Any] = [output.spec, gradient.spec]

@@ -20,8 +20,6 @@ from npu_tensor.ops.movement import padded_places
 from npu_tensor.spec import Spec, contiguous_strides
 from npu_tensor.tensor import Tensor, from_array, record
 
-__all__ = ["RULES", "Recording", "summed_to"]
-
 
 @dataclass(frozen=True, slots=True)
 class Recording:

@@ -39,8 +39,6 @@ from npu_tensor.jit.trees import flatten, rebuild
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, handle_on, record, recorded_result, wrap
 
-__all__ = ["backward", "grad", "value_and_grad", "vjp"]
-
 
 def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """Call a function and return its result and vector-Jacobian product.

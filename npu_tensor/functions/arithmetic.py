@@ -29,14 +29,11 @@ from npu_tensor.dtypes import (
     uint8,
 )
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
-from npu_tensor.functions.creation import check_device
-from npu_tensor.functions.register import Operand, composite, fitting
+from npu_tensor.functions.register import Operand, check_device, composite, fitting
 from npu_tensor.functions.shape import cat
 from npu_tensor.ops import registry
 from npu_tensor.ops.rules import dimension
 from npu_tensor.tensor import ACCEPTED, Tensor, refused
-
-__all__ = ["result_type"]
 
 
 def result_type(*operands: Operand | np.generic) -> DType:

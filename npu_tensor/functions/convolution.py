@@ -22,14 +22,6 @@ from npu_tensor.ops.conv import CONVOLUTIONS, TRANSPOSED
 from npu_tensor.ops.rules import integer_extents
 from npu_tensor.tensor import Tensor
 
-__all__ = [
-    "Sizes",
-    "columns_of",
-    "each_place",
-    "for_places",
-    "require_places",
-]
-
 Sizes = int | Sequence[int]
 
 
@@ -72,27 +64,6 @@ def require_places(input: Tensor, places: int) -> None:
 
 
 # --- convolution
-
-
-def _convolved(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sizes,
-    padding: Sizes | str,
-    dilation: Sizes,
-    groups: int,
-    places: int,
-) -> Tensor:
-    if input.ndim not in (places + 1, places + 2) or weight.ndim != places + 2:
-        raise ShapeError(f"needs (batch, channels, *places) and (outputs, channels / groups, *places), {places} places")
-    steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
-    around = tuple(_around(padding, weight.shape[2:], steps, dilations))
-    batch = input if input.ndim == places + 2 else input.reshape(1, *input.shape)
-    is_depthwise = places == 2 and groups == batch.shape[1] == weight.shape[0]
-    convolve = ops.conv_2d_dw if is_depthwise else CONVOLUTIONS[places - 1]
-    result = convolve(batch, weight, steps, around, dilations, groups, out_dtype=_sum_dtype(input))
-    return _offset(result, bias, input)
 
 
 def _sum_dtype(input: Tensor) -> str | None:
@@ -143,45 +114,23 @@ def _convolution(places: int) -> Callable[..., Tensor]:
             input: Floats (batch, channels, {extents}).
             weight: Kernel (outputs, channels / groups, {extents}).
             bias: Offset (outputs); None for 0.
-            stride: Steps between positions, one number or one per place.
             padding: Zeros at both ends of each dimension, "same" or "valid".
-            dilation: Steps between elements of the kernel, one number or one per place.
-            groups: Number of groups of inputs and outputs; each output sees its group.
 
         >>> nt.{name}({x}, {kernel})
         """
-        return _convolved(input, weight, bias, stride, padding, dilation, groups, places)
+        if input.ndim not in (places + 1, places + 2) or weight.ndim != places + 2:
+            raise ShapeError(
+                f"needs (batch, channels, *places) and (outputs, channels / groups, *places), {places} places"
+            )
+        steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
+        around = tuple(_around(padding, weight.shape[2:], steps, dilations))
+        batch = input if input.ndim == places + 2 else input.reshape(1, *input.shape)
+        is_depthwise = places == 2 and groups == batch.shape[1] == weight.shape[0]
+        convolve = ops.conv_2d_dw if is_depthwise else CONVOLUTIONS[places - 1]
+        result = convolve(batch, weight, steps, around, dilations, groups, out_dtype=_sum_dtype(input))
+        return _offset(result, bias, input)
 
     return conv
-
-
-def _transposed(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sizes,
-    padding: Sizes,
-    output_padding: Sizes,
-    groups: int,
-    dilation: Sizes,
-    places: int,
-) -> Tensor:
-    if input.ndim not in (places + 1, places + 2) or weight.ndim != places + 2:
-        raise ShapeError(f"needs (batch, channels, *places) and (channels, outputs / groups, *places), {places} places")
-    steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
-    cropped, added = each_place("padding", padding, places, 0), each_place("output_padding", output_padding, places, 0)
-    if any(extra >= max(both) for extra, *both in zip(added, steps, dilations, strict=True)):
-        raise ArgumentError(f"output_padding must be less than stride or dilation, not {output_padding!r}")
-    batch = input if input.ndim == places + 2 else input.reshape(1, *input.shape)
-    sizes = zip(batch.shape[2:], weight.shape[2:], steps, dilations, cropped, added, strict=True)
-    extents = tuple(
-        (count - 1) * step + gap * (size - 1) + 1 + extra - 2 * crop for count, size, step, gap, crop, extra in sizes
-    )
-    around = tuple((crop, crop) for crop in cropped)
-    result = TRANSPOSED[places - 1](
-        batch, weight, extents, steps, around, dilations, groups, out_dtype=_sum_dtype(input)
-    )
-    return _offset(result, bias, input)
 
 
 @for_places("conv_transpose", "CONV_TRANSPOSE_1D", "CONV_TRANSPOSE_2D")
@@ -202,15 +151,33 @@ def _transposed_convolution(places: int) -> Callable[..., Tensor]:
             input: Floats (batch, channels, {extents}).
             weight: Kernel (channels, outputs / groups, {extents}).
             bias: Offset (outputs); None for 0.
-            stride: Steps between positions, one number or one per place.
             padding: Elements removed at both ends of each dimension.
             output_padding: Elements added at the end of each dimension.
-            groups: Number of groups of inputs and outputs; each output sees its group.
-            dilation: Steps between elements of the kernel, one number or one per place.
 
         >>> nt.{name}({kernel}, {kernel})
         """
-        return _transposed(input, weight, bias, stride, padding, output_padding, groups, dilation, places)
+        if input.ndim not in (places + 1, places + 2) or weight.ndim != places + 2:
+            raise ShapeError(
+                f"needs (batch, channels, *places) and (channels, outputs / groups, *places), {places} places"
+            )
+        steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
+        cropped, added = (
+            each_place("padding", padding, places, 0),
+            each_place("output_padding", output_padding, places, 0),
+        )
+        if any(extra >= max(both) for extra, *both in zip(added, steps, dilations, strict=True)):
+            raise ArgumentError(f"output_padding must be less than stride or dilation, not {output_padding!r}")
+        batch = input if input.ndim == places + 2 else input.reshape(1, *input.shape)
+        sizes = zip(batch.shape[2:], weight.shape[2:], steps, dilations, cropped, added, strict=True)
+        extents = tuple(
+            (count - 1) * step + gap * (size - 1) + 1 + extra - 2 * crop
+            for count, size, step, gap, crop, extra in sizes
+        )
+        around = tuple((crop, crop) for crop in cropped)
+        result = TRANSPOSED[places - 1](
+            batch, weight, extents, steps, around, dilations, groups, out_dtype=_sum_dtype(input)
+        )
+        return _offset(result, bias, input)
 
     return conv_transpose
 
@@ -221,10 +188,6 @@ def unfold(input: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Size
 
     Args:
         input: Tensor (batch, channels, height, width).
-        kernel_size: Extents of the window, one number or one per place.
-        dilation: Steps between elements of the kernel, one number or one per place.
-        padding: Elements added at both ends, one number or one per place.
-        stride: Steps between positions, one number or one per place.
 
     Returns:
         Tensor (batch, channels * elements of the kernel, positions).
@@ -266,10 +229,6 @@ def fold(
     Args:
         input: Tensor (batch, channels * elements of a kernel, positions).
         output_size: Height and width of the result.
-        kernel_size: Extents of the window, one number or one per place.
-        dilation: Steps between elements of the kernel, one number or one per place.
-        padding: Elements added at both ends, one number or one per place.
-        stride: Steps between positions, one number or one per place.
 
     Returns:
         Tensor (batch, channels, height, width).

@@ -14,31 +14,16 @@ import numpy as np
 
 from npu_tensor import ops
 from npu_tensor.dtypes import DTYPES, DType, as_dtype, bool_, default_dtype, int64, promote
-from npu_tensor.errors import ArgumentError, DeviceError, DTypeError, ShapeError
-from npu_tensor.functions.register import composite, fitting
+from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
+from npu_tensor.functions.register import check_device, composite, fitting, tensor_of
 from npu_tensor.graph.tracing import current_watch
 from npu_tensor.ops.rules import integer_extents, unpacked
-from npu_tensor.planner.selection import in_use
 from npu_tensor.runtime.dlpack import as_array
 from npu_tensor.tensor import Tensor, from_array
-
-__all__ = ["Generator", "draw", "manual_seed"]
 
 _FLOATS = frozenset(dtype.numpy for dtype in DTYPES if dtype.is_floating_point)
 Extents = Any
 DTypeLike = Any
-
-
-def check_device(device: Any, problem: str = "is not a device") -> None:
-    """Raise DeviceError unless `device` is None, the CPU or a device in use.
-
-    The device is in the form of `Tensor.device`. It chooses nothing. `problem` begins the message.
-    """
-    if device is not None and str(device) not in ("cpu", "cpu:0") and not in_use(str(device)):
-        raise DeviceError(
-            f"{str(device)!r} {problem} in use; nt.set_default_device, with 'npu' for example, chooses what runs ops",
-            code="NOT_FOUND",
-        )
 
 
 def extents(size: tuple[Any, ...]) -> tuple[int, ...]:
@@ -104,7 +89,6 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
         ArgumentError: An integer dtype cannot hold a Python number. Floats of arrays that are out of range give the
             nearest limit instead, as in `Tensor.to`.
     """
-    check_device(device)
     if isinstance(data, Tensor):
         return data.clone() if dtype is None else data.clone().to(dtype)
     if not isinstance(data, np.ndarray) and hasattr(data, "__dlpack__"):
@@ -142,7 +126,6 @@ def tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
 def as_tensor(data: Any, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Create a tensor as `tensor` does, but return a Tensor that already has the dtype unchanged."""
     if isinstance(data, Tensor):
-        check_device(device)
         return data if dtype is None else data.to(dtype)
     return tensor(data, dtype, device)
 
@@ -152,7 +135,6 @@ def asarray(data: Any, dtype: DTypeLike = None, device: Any = None, copy: bool |
     """Create a tensor as `as_tensor` does, with control over copies.
 
     Args:
-        data: Numbers, nested sequences, an array or a tensor.
         copy: True never returns `data` itself. False refuses data that has to be copied.
 
     Raises:
@@ -217,8 +199,12 @@ def from_dlpack(external: Any, *, device: Any = None, copy: bool | None = None) 
     return from_array(as_array(external), copy=copy is not False)
 
 
-def _filled(shape: tuple[int, ...], value: float, dtype: DTypeLike, device: Any) -> Tensor:
-    check_device(device)
+def tensor_of_any(value: Any) -> Tensor:
+    """Convert a tensor of any library, or a number."""
+    return from_dlpack(value) if hasattr(value, "__dlpack__") and not isinstance(value, Tensor) else tensor_of(value)
+
+
+def _filled(shape: tuple[int, ...], value: float, dtype: DTypeLike) -> Tensor:
     return ops.fill(fitting(value, as_dtype(dtype)), shape, as_dtype(dtype))
 
 
@@ -226,13 +212,13 @@ def _constant(name: str, value: float, text: str = "") -> tuple[Callable[..., Te
     """Publish functions that fill tensors with a number: <name>, <name>_like and the method new_<name>."""
 
     def filled(*size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-        return _filled(extents(size), value, dtype or default_dtype(float), device)
+        return _filled(extents(size), value, dtype or default_dtype(float))
 
     def like(input: Tensor, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-        return _filled(input.shape, value, dtype or input.dtype, device)
+        return _filled(input.shape, value, dtype or input.dtype)
 
     def new(input: Tensor, *size: Extents, dtype: DTypeLike = None, device: Any = None) -> Tensor:
-        return _filled(extents(size), value, dtype or input.dtype, device)
+        return _filled(extents(size), value, dtype or input.dtype)
 
     kind = "a tensor" if name == "empty" else name
     filled.__doc__ = f"Create {kind} of the given shape, float32 unless `dtype` is given.{text}"
@@ -258,13 +244,12 @@ def full(size: Extents, fill_value: float, dtype: DTypeLike = None, device: Any 
     """
     shape = extents((size,))
     if isinstance(fill_value, Tensor):
-        check_device(device)
         return (fill_value if dtype is None else fill_value.to(dtype)).reshape(()).expand(shape)
     if isinstance(fill_value, np.generic):
         fill_value = fill_value.item()
     if not isinstance(fill_value, (bool, int, float)):
         raise TypeError(f"fill_value must be a number, not {type(fill_value).__name__}")
-    return _filled(shape, fill_value, dtype or default_dtype(type(fill_value)), device)
+    return _filled(shape, fill_value, dtype or default_dtype(type(fill_value)))
 
 
 @composite(method=False, creates=True)
@@ -298,7 +283,6 @@ def arange(
         ArgumentError: A number is not finite, or `step` does not lead from `start` to `end`.
         DTypeError: `dtype` is bool.
     """
-    check_device(device)
     if end is None:
         start, end = 0, start
     start, end, step = (x.item() if isinstance(x, (Tensor, np.generic)) else x for x in (start, end, step))
@@ -331,7 +315,6 @@ def linspace(start: float, end: float, steps: int, dtype: DTypeLike = None, devi
 
     >>> nt.linspace(0.0, 1.0, 5)
     """
-    check_device(device)
     return ops.linspace_between(start, end, extents((steps,)), _number_dtype(dtype or default_dtype(float)))
 
 
@@ -356,7 +339,6 @@ def range_with_end(start: float, end: float, step: float = 1, dtype: DTypeLike =
 
     >>> nt.range(0, 3)
     """
-    check_device(device)
     if not step or (end - start) * step < 0:
         raise ArgumentError(f"step {step} does not lead from {start} to {end}")
     return ops.arange_from(start, step, (int((end - start) / step) + 1,), _number_dtype(dtype or default_dtype(float)))
@@ -365,7 +347,6 @@ def range_with_end(start: float, end: float, step: float = 1, dtype: DTypeLike =
 @composite(method=False, creates=True)
 def eye(n: int, m: int | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Create a matrix of n rows and m (default n) columns with ones on the diagonal."""
-    check_device(device)
     return ops.eye_matrix(1, extents((n, n if m is None else m)), as_dtype(dtype or default_dtype(float)))
 
 
@@ -375,7 +356,6 @@ def eye(n: int, m: int | None = None, dtype: DTypeLike = None, device: Any = Non
 @composite(method=False, creates=True)
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Return rows and columns, of shape (2, n), of the elements on and below a diagonal."""
-    check_device(device)
     rows, columns = extents((row, col))
     return from_array(np.stack(np.tril_indices(rows, offset, columns)), dtype or int64)
 
@@ -383,7 +363,6 @@ def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DTypeLike = None
 @composite(method=False, creates=True)
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Return rows and columns, of shape (2, n), of the elements on and above a diagonal."""
-    check_device(device)
     rows, columns = extents((row, col))
     return from_array(np.stack(np.triu_indices(rows, offset, columns)), dtype or int64)
 
@@ -491,14 +470,12 @@ def _float_dtype(dtype: DTypeLike) -> DType:
 @composite(method=False, creates=True)
 def rand(*size: Extents, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Draw uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
-    check_device(device)
     return ops.random_uniform(draw(generator), extents(size), _float_dtype(dtype))
 
 
 @composite(method=False, creates=True)
 def randn(*size: Extents, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Draw standard normal random numbers."""
-    check_device(device)
     return ops.random_normal(draw(generator), extents(size), _float_dtype(dtype))
 
 
@@ -531,7 +508,6 @@ def randint(
 
     >>> nt.randint(0, 10, (2, 2))
     """
-    check_device(device)
     if size is None:
         low, high, size = 0, low, high
     elif high is None:

@@ -101,11 +101,7 @@ def _tiled(mask: Tensor, lead: tuple[int, ...]) -> Tensor:
 
 @composite(ggml="SOFT_MAX")
 def soft_max_ext(
-    input: Tensor,
-    mask: Tensor | None = None,
-    scale: float = 1.0,
-    max_bias: float = 0.0,
-    sinks: Tensor | None = None,
+    input: Tensor, mask: Tensor | None = None, scale: float = 1.0, max_bias: float = 0.0, sinks: Tensor | None = None
 ) -> Tensor:
     """Return softmax(input * scale + slope * mask) over the last dimension.
 

@@ -20,14 +20,7 @@ Outcome = tuple[Tensor, Tensor]
 
 
 def _scan(step: Callable[..., Outcome], state: Tensor, inputs: Sequence[Tensor], dim: int = 1) -> tuple[Tensor, Tensor]:
-    """Run `step` for each token. Return the outputs and the last state.
-
-    Args:
-        step: Function of the state and the inputs of one token that returns its output and the next state.
-        state: First state.
-        inputs: Tensors with one slice per token.
-        dim: Dimension of the tokens.
-    """
+    """Run `step` along `dim`: from the state and a slice of each input to an output and the next state."""
     outputs = []
     for token in range(inputs[0].shape[dim]):
         output, state = step(state, *(ops.select(each, dim, token) for each in inputs))

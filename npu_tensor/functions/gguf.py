@@ -21,8 +21,6 @@ from npu_tensor.functions.serialization import replaced
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["GGUF", "load_gguf", "save_gguf"]
-
 _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)  # they differ only in files of big-endian machines
 _ALIGNMENT: Final = "general.alignment"
@@ -306,10 +304,8 @@ def _pad(file: BinaryIO, written: int, alignment: int) -> None:
     file.write(bytes(_aligned(written, alignment) - written))
 
 
-class _Stored(NamedTuple):
-    name: bytes
-    tensor: Tensor
-    array: np.ndarray[Any, Any]
+_Stored = tuple[bytes, Tensor, np.ndarray[Any, Any]]
+"""A tensor with its name and its elements."""
 
 
 def _stored_entry(name: Any, value: Any) -> _Stored:
@@ -318,7 +314,7 @@ def _stored_entry(name: Any, value: Any) -> _Stored:
         raise ValueError(f"names of tensors are strings of at most {_MOST_NAME_BYTES} bytes, not {name!r:.80}")
     if tensor.dtype.ggml_type is None or tensor.ndim > _MOST_DIMENSIONS:
         raise ValueError(f"{name!r} is {tensor._node.spec}; the format has no bool and uint8, and 4 dimensions at most")
-    return _Stored(encoded, tensor, tensor._stored())
+    return encoded, tensor, tensor._stored()
 
 
 def _bytes(text: str) -> bytes:

@@ -24,8 +24,6 @@ from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import Spec, broadcast_shapes
 from npu_tensor.tensor import Tensor, from_array, overwrite_part, own_value
 
-__all__ = ["put", "put_along", "require_mask", "require_same_dtype", "scatter", "with_dimension"]
-
 
 def _as_tensor(part: Any) -> Tensor:
     if isinstance(part, Tensor):

@@ -22,8 +22,6 @@ from npu_tensor.graph.index_checks import known_value
 from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor, record
 
-__all__ = ["dropped", "limit_rows", "reduced", "require_float", "warn_of_broadcast", "wide"]
-
 
 def wide(tensor: Tensor) -> Tensor:
     """Convert 16-bit floats to float32; return other tensors unchanged."""
@@ -496,7 +494,6 @@ def nll_loss(
         input: Log-probabilities (batch, classes, ...).
         target: Class indices (batch, ...).
         weight: Weight of each class; None for 1.
-        size_average: Not supported; `reduction` has replaced it.
         ignore_index: Target that does not count.
         reduce: Not supported; `reduction` has replaced it.
 
@@ -525,7 +522,6 @@ def cross_entropy(
         input: Scores (batch, classes, ...).
         target: Class indices (batch, ...), or probabilities of the shape of `input`.
         weight: Weight of each class; None for 1.
-        size_average: Not supported; `reduction` has replaced it.
         ignore_index: Class index that does not count.
         reduce: Not supported; `reduction` has replaced it.
         label_smoothing: Share of the target that is spread evenly over all classes, in [0, 1].
@@ -587,10 +583,7 @@ def embedding(
         input: Integer indices of any shape.
         weight: Matrix (entries, features).
         padding_idx: Index of a row without gradient.
-        max_norm: Limit of the norm of rows. The rows that are used and exceed it are scaled in place.
-        norm_type: Order of that norm.
-        scale_grad_by_freq: True to divide the gradient of a row by its number of occurrences; not supported.
-        sparse: Has no effect; gradients are dense.
+        norm_type: Order of the norm that `max_norm` limits.
 
     Returns:
         Tensor of shape (*input.shape, features).

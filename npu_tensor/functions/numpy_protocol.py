@@ -19,19 +19,17 @@ from npu_tensor import ops
 from npu_tensor.dtypes import int64
 from npu_tensor.errors import ArgumentError
 from npu_tensor.functions.arithmetic import diff, isclose, power
-from npu_tensor.functions.creation import check_device, empty_like, full, full_like, ones_like, zeros_like
+from npu_tensor.functions.creation import empty_like, full, full_like, ones_like, zeros_like
 from npu_tensor.functions.indexing import where
 from npu_tensor.functions.products import einsum, tensordot
 from npu_tensor.functions.reduce import nansum, std, var
-from npu_tensor.functions.register import tensor_of
+from npu_tensor.functions.register import check_device, tensor_of
 from npu_tensor.functions.search import isin, searchsorted
 from npu_tensor.functions.shape import cat, hstack, meshgrid, sort, stack, take_along_dim, vstack
 from npu_tensor.functions.stacking import atleast_1d, atleast_2d, column_stack, dstack, tensor_split
 from npu_tensor.functions.statistics import trapezoid
 from npu_tensor.ops import registry
 from npu_tensor.tensor import Tensor, from_array
-
-__all__ = ["given"]
 
 _OPERANDS = (Tensor, np.ndarray, np.generic, float, int, list, tuple)
 

@@ -19,8 +19,6 @@ from npu_tensor.ops.rules import integer_extents
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["adapted", "windows_of_pool"]
-
 
 def _kernel_and_steps(kernel_size: Sizes, stride: Sizes | None, places: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the extents of the windows and the steps between them, which default to the extents."""
@@ -79,11 +77,7 @@ def _max_pool(places: int) -> Callable[..., Any]:
 
         Args:
             input: Tensor (batch, channels, {extents}).
-            kernel_size: Extents of the window, one number or one per place.
             stride: Steps between windows; None for kernel_size.
-            padding: Elements added at both ends, one number or one per place.
-            dilation: Steps between elements of the kernel, one number or one per place.
-            ceil_mode: True if the last windows may end beyond the input.
             return_indices: True to also return the position of each element in its channel.
 
         >>> nt.{name}({x}, 2, stride=1)
@@ -121,7 +115,6 @@ def _max_unpool(places: int) -> Callable[..., Tensor]:
         Args:
             input: Elements from the pool, (batch, channels, extents of the pool).
             indices: Positions from the pool.
-            kernel_size: Extents of the window, one number or one per place.
             stride: Steps between windows; None for kernel_size.
             padding: Elements added at both ends, one number or one per place.
             output_size: Extents of the result, if kernel, stride and padding allow several.
@@ -161,10 +154,7 @@ def _avg_pool(places: int) -> Callable[..., Tensor]:
 
         Args:
             input: Tensor (batch, channels, {extents}).
-            kernel_size: Extents of the window, one number or one per place.
             stride: Steps between windows; None for kernel_size.
-            padding: Elements added at both ends, one number or one per place.
-            ceil_mode: True if the last windows may end beyond the input.
             count_include_pad: True if zeros of the padding count, as in GGML's POOL_2D and not in its POOL_1D.
             divisor_override: Divisor of the sum in place of the number of elements.
 

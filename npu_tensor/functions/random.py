@@ -11,17 +11,7 @@ import numpy as np
 from npu_tensor import ops
 from npu_tensor.dtypes import DType, bool_, default_dtype, float32, float64
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
-from npu_tensor.functions.creation import (
-    Generator,
-    arange,
-    check_device,
-    draw,
-    extents,
-    rand,
-    randint,
-    randn,
-    zeros_like,
-)
+from npu_tensor.functions.creation import Generator, arange, draw, extents, rand, randint, randn, zeros_like
 from npu_tensor.functions.neural import require_float, wide
 from npu_tensor.functions.register import composite, tensor_of
 from npu_tensor.functions.search import searchsorted
@@ -82,7 +72,6 @@ def normal(
 
     >>> nt.normal(0.0, 1.0, (2, 2))
     """
-    check_device(device)
     if not isinstance(std, Tensor) and not std >= 0:
         raise ArgumentError(f"std must not be negative: {std}")
     tensors = [value for value in (mean, std) if isinstance(value, Tensor)]

@@ -19,7 +19,7 @@ from npu_tensor.tensor import Tensor, from_array
 Dims = int | Sequence[int] | None
 
 
-def _values_at(input: Tensor, dim: Any, keepdim: bool, indices: Tensor) -> ValuesIndices:
+def values_at(input: Tensor, dim: Any, keepdim: bool, indices: Tensor) -> ValuesIndices:
     """Return the elements at indices, of extent 1 along dim, and the indices."""
     values = gather(input, dim, indices)
     if keepdim or not input.ndim:
@@ -40,7 +40,7 @@ def _extreme(name: str, superlative: str, places: Callable[..., Tensor]) -> None
             other = dim
         if other is not None:
             return pairwise(input, other)
-        return whole(input) if dim is None else _values_at(input, dim, keepdim, places(input, dim, True))
+        return whole(input) if dim is None else values_at(input, dim, keepdim, places(input, dim, True))
 
     extreme.__doc__ = f"""
         Return the {superlative} element; with dim, (values, indices) along it; with a tensor, elementwise {name}ima.
@@ -261,4 +261,4 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         missing = input.isnan()
         first = missing.argmax(place, True)
         middle = ops.where_op(missing.any(place, True), first, middle)
-    return _values_at(input, place, keepdim, middle)
+    return values_at(input, place, keepdim, middle)

@@ -12,15 +12,22 @@ import numpy as np
 
 from npu_tensor._util.user_warnings import user_line
 from npu_tensor.dtypes import DType, bool_, default_dtype
-from npu_tensor.errors import ArgumentError, CaptureError, DTypeError, NpuTensorError, OutOfMemoryError, reworded
+from npu_tensor.errors import (
+    ArgumentError,
+    CaptureError,
+    DeviceError,
+    DTypeError,
+    NpuTensorError,
+    OutOfMemoryError,
+    reworded,
+)
 from npu_tensor.graph.nodes import located
 from npu_tensor.observe.printing import brief
 from npu_tensor.ops import registry
 from npu_tensor.ops.documentation import described
 from npu_tensor.ops.recorders import KEYWORDS, SYNONYMS, given_twice
+from npu_tensor.planner.selection import in_use
 from npu_tensor.tensor import Tensor, from_array, into
-
-__all__ = ["Operand", "composite", "converted", "fitting", "tensor_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,7 +63,7 @@ def composite(
         method: True if there is a method.
         aliases: Further public names.
         in_place: True if there is also a method <name>_ that writes to its tensor.
-        creates: True if it creates tensors; it then also accepts PyTorch's `requires_grad`.
+        creates: True if it creates tensors. It then also accepts PyTorch's `requires_grad`, and `device` is checked.
         ggml: GGML's name.
         view: True if its results share memory with its operands in PyTorch. Results of other functions own their
             memory even if a view was used inside.
@@ -69,6 +76,7 @@ def composite(
         parameters, positional = code.co_varnames[:count], code.co_varnames[: code.co_argcount]
         keywords = KEYWORDS.get(code.co_varnames[count], ()) if code.co_flags & inspect.CO_VARARGS else ()
         synonyms = {synonym: known for known, synonym in SYNONYMS.items() if known in parameters}
+        device_at = positional.index("device") if "device" in positional else sys.maxsize
 
         @functools.wraps(body)
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -88,6 +96,8 @@ def composite(
                 if keywords:
                     arguments = _with_numbers(public, positional, keywords, args, kwargs)
             try:
+                if creates:
+                    check_device(args[device_at] if len(args) > device_at else kwargs.get("device"))
                 result = body(*arguments, **kwargs)
                 if out is not None:
                     return cast(R, into(out, result))
@@ -136,6 +146,18 @@ def _named(error: NpuTensorError, name: str, args: tuple[Any, ...], kwargs: dict
     shown = ", ".join([*map(brief, args), *(f"{keyword}={brief(value)}" for keyword, value in kwargs.items())])
     reason = error.reason or str(error)
     return located(error, f"{name}({shown}): {reason}", error.recorded_at or user_line(sys._getframe(1)), reason)
+
+
+def check_device(device: Any, problem: str = "is not a device") -> None:
+    """Raise DeviceError unless `device` is None, the CPU or a device in use.
+
+    The device is in the form of `Tensor.device`. It chooses nothing. `problem` begins the message.
+    """
+    if device is not None and str(device) not in ("cpu", "cpu:0") and not in_use(str(device)):
+        raise DeviceError(
+            f"{str(device)!r} {problem} in use; nt.set_default_device, with 'npu' for example, chooses what runs ops",
+            code="NOT_FOUND",
+        )
 
 
 def tensor_of(value: Operand) -> Tensor:

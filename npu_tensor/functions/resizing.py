@@ -186,11 +186,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False)
 
 @composite(method=False)
 def grid_sample(
-    input: Tensor,
-    grid: Tensor,
-    mode: str = "bilinear",
-    padding_mode: str = "zeros",
-    align_corners: bool | None = None,
+    input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> Tensor:
     """Sample input at coordinates.
 

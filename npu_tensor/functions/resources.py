@@ -11,17 +11,6 @@ from npu_tensor.errors import ArgumentError
 from npu_tensor.planner import selection
 from npu_tensor.runtime.devices.host import allocator, host_devices
 
-__all__ = [
-    "default_device",
-    "empty_cache",
-    "get_default_device",
-    "get_num_threads",
-    "memory_stats",
-    "set_default_device",
-    "set_num_threads",
-    "synchronize",
-]
-
 
 def set_default_device(uris: str, policy: Policy | None = None) -> None:
     """Choose the devices that run ops from now on, for the whole process. The CPU runs ops that they do not support.

@@ -12,14 +12,7 @@ from npu_tensor import ops
 from npu_tensor.dtypes import DType, bool_, int64
 from npu_tensor.errors import ArgumentError, DimensionError, ShapeError
 from npu_tensor.functions.creation import arange, full_like, ones_like, zeros, zeros_like
-from npu_tensor.functions.indexing import (
-    put,
-    put_along,
-    require_mask,
-    require_same_dtype,
-    scatter,
-    with_dimension,
-)
+from npu_tensor.functions.indexing import put, put_along, require_mask, require_same_dtype, scatter, with_dimension
 from npu_tensor.functions.neural import limit_rows
 from npu_tensor.functions.register import Operand, composite, tensor_of
 from npu_tensor.ops.rules import dimension, index_dtype
@@ -190,11 +183,8 @@ def embedding_bag(
         input: Indices: a matrix with one bag per row, or a vector with `offsets`.
         weight: Matrix (entries, features).
         offsets: Position of the first index of each bag in a vector.
-        max_norm: Limit of the norm of rows. The rows that are used and exceed it are scaled in place.
-        norm_type: Order of that norm.
-        scale_grad_by_freq: True to divide the gradient of a row by its number of occurrences; not supported.
+        norm_type: Order of the norm that `max_norm` limits.
         mode: "sum", "mean" or "max".
-        sparse: Has no effect; gradients are dense.
         per_sample_weights: Factors of the rows, for "sum".
         include_last_offset: True if the last offset is the end of the last bag.
         padding_idx: Index that does not count.

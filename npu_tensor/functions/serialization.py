@@ -25,22 +25,6 @@ from npu_tensor.errors import ArgumentError, DTypeError, NpuTensorError, written
 from npu_tensor.runtime.store.files import atomic_file
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = [
-    "Array",
-    "File",
-    "array_of",
-    "load_tensors",
-    "mapped_bytes",
-    "name_of",
-    "opened_to_read",
-    "opened_to_write",
-    "read_safetensors",
-    "replaced",
-    "save_tensors",
-    "tensor_of_array",
-    "write_safetensors",
-]
-
 File = str | os.PathLike[str] | BinaryIO
 """Path, or open binary file."""
 

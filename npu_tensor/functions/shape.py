@@ -19,8 +19,6 @@ from npu_tensor.ops.rules import dimension, unpacked
 from npu_tensor.spec import broadcast_shapes, contiguous_strides
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["ValuesIndices", "cut", "joined", "strided_places"]
-
 
 class ValuesIndices(NamedTuple):
     """Result of max, min, sort and topk along a dimension."""

@@ -18,8 +18,6 @@ from npu_tensor.functions.arithmetic import result_type
 from npu_tensor.functions.register import Operand, composite, tensor_of
 from npu_tensor.tensor import Tensor, from_array
 
-__all__ = ["FUNCTIONS"]
-
 FUNCTIONS: Final[dict[str, Callable[..., Tensor]]] = {}
 """Functions that only `npu_tensor.special` has, by name."""
 

@@ -13,7 +13,7 @@ from npu_tensor.dtypes import default_dtype, int64
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.functions.creation import arange, zeros
 from npu_tensor.functions.neural import wide
-from npu_tensor.functions.reduce import norm
+from npu_tensor.functions.reduce import norm, values_at
 from npu_tensor.functions.register import Operand, composite, tensor_of
 from npu_tensor.functions.scattering import index_add
 from npu_tensor.functions.search import bucketize
@@ -178,8 +178,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Val
     if not 1 <= k <= rows.shape[place]:
         raise DimensionError(f"k = {k} is out of range for {rows.shape[place]} elements")
     index = ops.top_indices(rows, k, place, False).narrow(place, k - 1, 1)
-    parts = gather(rows, place, index), index
-    return ValuesIndices(*(part if keepdim and input.ndim else part.squeeze(place) for part in parts))
+    return values_at(rows, place, keepdim and bool(input.ndim), index)
 
 
 @composite()

@@ -35,8 +35,6 @@ from npu_tensor.runtime.store.store import Artifact
 from npu_tensor.task import Refusal, Task
 from npu_tensor.tensor import Tensor
 
-__all__ = ["Compilation", "CompiledKernel", "compile"]
-
 
 class CompiledKernel(NamedTuple):
     """One kernel of a function.

@@ -30,8 +30,6 @@ from npu_tensor.kernels.offer import Bfloat16, Float32
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
 from npu_tensor.runtime.store.kernel_directory import EXPORTED_NAME
 
-__all__ = ["EXAMPLES", "Problem", "entry", "examples", "find", "load", "load_for", "parse", "read"]
-
 logger = logging.getLogger("npu_tensor.ggml_hsa")
 
 EXAMPLES: Final = ("minimal", "example")

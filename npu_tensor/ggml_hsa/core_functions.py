@@ -31,8 +31,6 @@ from npu_tensor.ops.expression import ProgramBuilder
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.spec import Spec
 
-__all__ = ["CacheManager", "CompiledBinary", "Family", "KernelManager", "Module", "symbol"]
-
 DTYPES: Final = (bfloat16, float32, int32)
 """Dtypes of the functions; an op has one for each that it supports."""
 

@@ -18,8 +18,6 @@ from npu_tensor.runtime.npu.tensor_desc import TensorDesc
 from npu_tensor.runtime.store.requests import Request
 from npu_tensor.task import Refusal, Task
 
-__all__ = ["Entry", "Planned"]
-
 
 class Planned(NamedTuple):
     """Task of an entry, and the offer of a kernel family for it."""

@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from npu_tensor.errors import ArgumentError
 
-__all__ = ["find", "for_op", "function", "functions", "packaged"]
-
 PACKAGED: Final = Path(__file__).parent / "kernel_functions"
 """Directory of the kernel functions of this package. They are loaded like users' own."""
 

@@ -35,8 +35,6 @@ from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Backend, Request, description, kernel_key
 from npu_tensor.runtime.store.store import Artifact
 
-__all__ = ["BACKENDS", "Built", "TargetName", "build", "built_from", "generate", "missing", "open_executor"]
-
 T = TypeVar("T")
 
 TargetName = Literal["iron", "host"]

@@ -36,8 +36,6 @@ from npu_tensor.task import Refusal
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["follow", "record_kernels"]
-
 MOST_REASONS: Final = 5
 """Upper bound on the reasons in a warning."""
 

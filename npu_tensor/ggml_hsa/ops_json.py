@@ -34,8 +34,6 @@ from npu_tensor.tensor import Tensor, record, wrap
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["DEFAULT_FLOAT32", "OPS_SOURCE", "describe", "entry_for", "replay"]
-
 DEFAULT_FLOAT32: Final[Float32] = "emulate"
 """Default of an entry: it asks for an NPU kernel, while programs leave float32 to the CPU."""
 

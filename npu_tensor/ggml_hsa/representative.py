@@ -18,8 +18,6 @@ from npu_tensor.ggml_hsa import config_file
 from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.ggml_hsa.function_files import packaged
 
-__all__ = ["VARIANTS", "Variant", "entries"]
-
 FLOATS: Final = ("bf16", "f16", "f32")
 INTEGERS: Final = ("i8", "i16", "i32", "u8")
 ALL: Final = (*FLOATS, *INTEGERS)

@@ -27,8 +27,6 @@ from npu_tensor.spec import Spec
 from npu_tensor.task import Accelerator, Fusion, Refusal, Task
 from npu_tensor.tensor import Tensor, record, wrap
 
-__all__ = ["capture_task", "cuts", "placeholder", "request_for", "single_task"]
-
 
 def capture_task(
     function: Callable[..., Any],

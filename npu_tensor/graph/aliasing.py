@@ -28,9 +28,6 @@ from npu_tensor.runtime.devices.host import allocator
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import Spec, contiguous_strides
 
-__all__ = ["Storage", "View", "view_node"]
-
-
 CROWDED: Final = 8
 """Number of members beyond which dead references are dropped before members are compared. Chosen, not measured."""
 

@@ -23,26 +23,6 @@ from npu_tensor.errors import GradientError
 from npu_tensor.graph.nodes import Node, located
 from npu_tensor.ops.declare import Call
 
-__all__ = [
-    "FREED",
-    "GradMode",
-    "Leaf",
-    "Reached",
-    "active",
-    "depends",
-    "differentiated",
-    "forget",
-    "grad_mode",
-    "is_tracked",
-    "leaf_node",
-    "leaf_of",
-    "leaves",
-    "reached",
-    "require_constant",
-    "same",
-    "same_value",
-]
-
 active: Final[dict[int, Any]] = {}
 """Living leaves by identity, and functions that are being differentiated. Empty in most programs."""
 

@@ -17,8 +17,6 @@ from npu_tensor.ops.declare import Call, describe
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.reference import evaluate_call
 
-__all__ = ["check_indices", "known_value"]
-
 MOST_STEPS: Final = 4
 """Upper bound on a chain of pending ops evaluated for a check. Conversions, views and ignored labels need up to 4."""
 

@@ -22,24 +22,6 @@ from npu_tensor.errors import CaptureError, reworded
 from npu_tensor.ops.declare import Call
 from npu_tensor.spec import Spec
 
-__all__ = [
-    "MOST_WRITES",
-    "ONE_OWNER",
-    "PLACEHOLDER",
-    "Data",
-    "Node",
-    "Overwriting",
-    "being_written",
-    "located",
-    "next_order",
-    "no_value_yet",
-    "overwrite",
-    "place_of",
-    "source_line",
-    "source_text",
-    "wait_until_written",
-]
-
 E = TypeVar("E", bound=Exception)
 
 

@@ -15,18 +15,6 @@ from npu_tensor.spec import Spec
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = [
-    "Item",
-    "ItemGraph",
-    "Structure",
-    "depends_on_placeholder",
-    "described_graph",
-    "is_loss",
-    "item_graph",
-    "pending_ops",
-    "structure_of",
-]
-
 
 class Structure(NamedTuple):
     """Graph below some nodes. Items are its leaves and nodes, numbered in the order in which they are met.
@@ -53,9 +41,7 @@ _by_order = attrgetter("order")
 def pending_ops(roots: Iterable[Node], computed: Container[Node] = ()) -> dict[Node, tuple[Any, ...]]:
     """Return all nodes that must be computed for `roots`, in the order of recording, each with its operands.
 
-    Args:
-        roots: Nodes whose values are wanted.
-        computed: Nodes that count as computed.
+    Nodes in `computed` count as computed.
     """
     stack = [*roots]
     inputs_of: dict[Node, tuple[Any, ...]] = {}

@@ -10,8 +10,6 @@ from typing import Any
 from npu_tensor.graph.nodes import Node
 from npu_tensor.ops.declare import Call
 
-__all__ = ["Template", "template_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Template:

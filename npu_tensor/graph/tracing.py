@@ -13,8 +13,6 @@ from npu_tensor.errors import CaptureError
 from npu_tensor.graph.history import same_value
 from npu_tensor.graph.nodes import Node, next_order, place_of
 
-__all__ = ["Watch", "current_watch", "outside_change", "watched", "watches"]
-
 
 @dataclass(slots=True, eq=False)
 class Watch:

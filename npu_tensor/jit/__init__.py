@@ -42,8 +42,6 @@ from npu_tensor.tensor import Tensor, wrap
 if TYPE_CHECKING:
     from npu_tensor.observe.explanation import Explanation
 
-__all__ = ["Jitted", "forget_plans", "jit"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -16,8 +16,6 @@ from npu_tensor.graph.structure import pending_ops
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.spec import contiguous_strides
 
-__all__ = ["prepared_nodes"]
-
 SMALL_BYTES: Final = 1 << 20
 """Upper bound on results that are prepared in any case, in bytes. Chosen, not measured: caches hold such results."""
 
@@ -29,11 +27,8 @@ they are computed from. Chosen, not measured: it bounds the memory of a model th
 def prepared_nodes(roots: Sequence[Node], varying: Collection[Any]) -> list[Node]:
     """Return the nodes to prepare, in the order of recording.
 
-    A result is never prepared itself, nor is the value that it views: the caller may overwrite it.
-
-    Args:
-        roots: Results of the function.
-        varying: Leaves that may have another value in each call: arguments, written tensors and seeds.
+    A result is never prepared itself, nor is the value that it views: the caller may overwrite it. `varying` leaves may
+    have another value in each call: arguments, written tensors and seeds.
     """
     pending = pending_ops(roots)
     sources = _sources(pending, varying)

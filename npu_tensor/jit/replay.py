@@ -19,8 +19,6 @@ from npu_tensor.jit.trees import rebuild
 from npu_tensor.planner.run import realize as realize_nodes
 from npu_tensor.tensor import Tensor, named, rename, views_of
 
-__all__ = ["MISS", "STALE", "Replay", "miss", "replay_of"]
-
 Replay = Callable[[tuple[Tensor, ...]], Any]
 
 MISS = object()

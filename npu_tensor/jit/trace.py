@@ -28,8 +28,6 @@ from npu_tensor.planner.selection import Selection
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, wrap
 
-__all__ = ["BLANK", "Trace", "TracedPart", "call_traced", "is_training", "placeholder", "trace_call"]
-
 R = TypeVar("R")
 
 # Placeholder for the tensors of a stored result, whose own nodes would keep data alive.
@@ -204,14 +202,7 @@ def call_traced(
 def trace_call(
     function: Callable[..., Any], args: Any, kwargs: Any, tensors: list[Tensor], devices: Selection
 ) -> Trace:
-    """Trace a call that is to be planned for some devices.
-
-    Args:
-        function: The function.
-        args: Positional arguments.
-        kwargs: Keyword arguments.
-        tensors: Tensors among the arguments.
-        devices: Devices of the plan.
+    """Trace a call, with `tensors` among its arguments, that is to be planned for some devices.
 
     Raises:
         CaptureError: The function reads a value or changes an argument.

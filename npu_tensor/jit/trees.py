@@ -15,8 +15,6 @@ from npu_tensor.errors import ArgumentError
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor
 
-__all__ = ["MOST_NESTED", "call_text", "flatten", "rebuild", "unflatten"]
-
 MOST_NESTED: Final = 100
 """Upper bound on the nesting of lists, tuples and dicts. A deeper one most likely contains itself."""
 
@@ -125,12 +123,8 @@ def _equal_if_same(value: Any) -> tuple[Any, ...] | None:
 def _key(value: Any, seen: dict[int, tuple[int, Any]]) -> Any:
     """Describe a value by its type and its parts, because 1 == 1.0 == Decimal("1.00"), also inside containers.
 
-    Args:
-        value: The value.
-        seen: Values described so far by identity, each with its number: a value may contain itself.
-
-    Raises:
-        RecursionError: The value has too many or too deeply nested parts.
+    `seen` numbers the values described so far by identity: a value may contain itself. Raises RecursionError for too
+    many or too deeply nested parts.
     """
     key = _equal_if_same(value)
     if key is not None:

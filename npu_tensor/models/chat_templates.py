@@ -11,8 +11,6 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-__all__ = ["environment"]
-
 
 class _Generation(Extension):
     """Tag `{% generation %}`, which marks the answers that a model is trained on and renders its content."""

@@ -16,8 +16,6 @@ from npu_tensor.functions.gguf import GGUF
 from npu_tensor.models.metadata import COUNT, NUMBER, REQUIRED, STRING, ValueType, entry
 from npu_tensor.nn import functional as F
 
-__all__ = ["ARCHITECTURES", "Decoder", "DecoderConfig"]
-
 ATTENTION_TOKENS: Final = 128
 """Tokens whose attention is computed together, so that it fits in the caches of a processor."""
 

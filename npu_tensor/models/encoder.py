@@ -14,8 +14,6 @@ from npu_tensor.jit import jit
 from npu_tensor.models.metadata import COUNT, NUMBER, STRING, entry
 from npu_tensor.nn import functional as F
 
-__all__ = ["Encoder"]
-
 
 class Layer(nn.Module):
     """Encoder layer: attention and a network, each followed by a residual and a norm. Names follow the files."""

@@ -15,8 +15,6 @@ from npu_tensor.models.token_sampling import Sampling
 if TYPE_CHECKING:
     from npu_tensor.observe.explanation import Explanation
 
-__all__ = ["Generation"]
-
 PROMPT_SIZES: Final = (16, 64, 512)
 """Sizes in which the tokens of a prompt are computed, each with its own capture. The largest one that is at least half
 full is used."""

@@ -12,8 +12,6 @@ import numpy as np
 
 from npu_tensor.errors import ArgumentError
 
-__all__ = ["Sampling"]
-
 MOST_PENALTY: Final = 100.0
 """Upper bound on the penalty. Usual penalties are 1 to 1.5; within the bound no float32 logit overflows."""
 

@@ -10,8 +10,6 @@ from npu_tensor._util.extras import install_command
 from npu_tensor.errors import ArgumentError
 from npu_tensor.models.metadata import FLAG, INTEGERS, NUMBERS, STRING, STRINGS, TOKEN, entry
 
-__all__ = ["Tokenizer"]
-
 _LETTERS: Final = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
 _REST: Final = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 

@@ -16,8 +16,6 @@ from npu_tensor.nn.module import Module
 from npu_tensor.nn.parameter import Parameter
 from npu_tensor.tensor import Tensor
 
-__all__ = ["MultiheadAttention", "TransformerEncoder", "TransformerEncoderLayer"]
-
 F: Any = functional
 Mask = Tensor | None
 

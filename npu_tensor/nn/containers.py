@@ -10,8 +10,6 @@ from npu_tensor.nn.module import Module
 from npu_tensor.nn.parameter import Parameter
 from npu_tensor.tensor import Tensor
 
-__all__ = ["ModuleDict", "ModuleList", "ParameterList", "Sequential"]
-
 Self = TypeVar("Self", bound="_PartList")
 
 

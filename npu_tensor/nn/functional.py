@@ -37,19 +37,8 @@ _PYTORCH: Final = tuple(_NAMES.split())
 
 _INPLACE: Final = (
     *("alpha_dropout", "celu", "dropout", "dropout1d", "dropout2d", "dropout3d", "elu", "feature_alpha_dropout"),
-    *(
-        "hardsigmoid",
-        "hardswish",
-        "hardtanh",
-        "leaky_relu",
-        "mish",
-        "relu",
-        "relu6",
-        "rrelu",
-        "selu",
-        "silu",
-        "threshold",
-    ),
+    *("hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu", "relu6", "rrelu", "selu", "silu"),
+    "threshold",
 )
 
 

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from npu_tensor.dtypes import bfloat16, float16, float32, float64
 from npu_tensor.errors import ArgumentError, DTypeError
-from npu_tensor.functions.creation import from_dlpack
+from npu_tensor.functions.creation import tensor_of_any
 from npu_tensor.functions.pytorch_arguments import no_grad
-from npu_tensor.functions.register import tensor_of
 from npu_tensor.graph.tracing import current_watch, watches
 from npu_tensor.nn.parameter import Parameter
 from npu_tensor.tensor import Tensor
-
-__all__ = ["IncompatibleKeys", "Module", "functional_call"]
 
 Self = TypeVar("Self", bound="Module")
 
@@ -223,7 +220,7 @@ class Module:
             for kind, names in (("Missing", keys[0]), ("Unexpected", keys[1]))
             if names and strict
         ]
-        values = {name: _tensor(state_dict[name]) for name in own if name in state_dict}
+        values = {name: tensor_of_any(state_dict[name]) for name in own if name in state_dict}
         problems += [
             f"size mismatch for {name}: copying a param with shape {list(value.shape)} from checkpoint, "
             f"the shape in current model is {list(own[name].shape)}."
@@ -353,11 +350,6 @@ def _path(parent: str, name: str) -> str:
 def _as_part(part: Tensor, value: Tensor) -> Tensor:
     """Convert a value to a parameter if it replaces one."""
     return Parameter(value, part.requires_grad) if isinstance(part, Parameter) else value
-
-
-def _tensor(value: Any) -> Tensor:
-    """Convert a tensor of any library."""
-    return from_dlpack(value) if hasattr(value, "__dlpack__") and not isinstance(value, Tensor) else tensor_of(value)
 
 
 def functional_call(

@@ -11,8 +11,6 @@ from npu_tensor.observe import printing
 from npu_tensor.ops import registry
 from npu_tensor.tensor import Tensor, wrap
 
-__all__ = ["Parameter"]
-
 
 class Parameter(Tensor):
     """A trainable tensor. As an attribute of a `Module`, it is one of its `parameters()`.

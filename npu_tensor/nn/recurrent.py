@@ -16,8 +16,6 @@ from npu_tensor.nn.module import Module
 from npu_tensor.nn.parameter import Parameter
 from npu_tensor.tensor import Tensor, record
 
-__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
-
 F: Any = functional
 _ops: Any = ops
 State = tuple[Tensor, ...]

@@ -18,8 +18,6 @@ from npu_tensor import events
 from npu_tensor._util.units import duration
 from npu_tensor.config import config
 
-__all__ = ["follow", "show"]
-
 _sources: set[Any] = set()
 """C++ sources printed so far. Kernels of many shapes share one source."""
 

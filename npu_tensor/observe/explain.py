@@ -26,8 +26,6 @@ from npu_tensor.planner.planner import plan
 from npu_tensor.planner.selection import Selection
 from npu_tensor.task import Refusal
 
-__all__ = ["explain_nodes", "explain_plans"]
-
 
 def explain_nodes(nodes: Sequence[Node], device: str | None = None) -> Explanation:
     """Plan pending nodes and explain their placement. See `npu_tensor.explain`."""
@@ -45,18 +43,11 @@ def explain_nodes(nodes: Sequence[Node], device: str | None = None) -> Explanati
 
 
 def explain_plans(
-    graph: Structure,
-    planned: Sequence[tuple[Structure, Plan]],
-    chosen: Selection,
-    prepared: Collection[Node] = (),
+    graph: Structure, planned: Sequence[tuple[Structure, Plan]], chosen: Selection, prepared: Collection[Node] = ()
 ) -> Explanation:
-    """Combine the plans of a graph's parts into one explanation.
+    """Combine the plans of a graph's parts, each with its structure, into one explanation.
 
-    Args:
-        graph: Structure of the whole graph.
-        planned: Structure and plan of each part.
-        chosen: Devices of the plans.
-        prepared: Nodes that a captured function computes once and not in each call.
+    A captured function computes the `prepared` nodes once and not in each call.
     """
     accelerators = selection.accelerators(chosen)
     places = [device.uri for device in accelerators]

@@ -23,8 +23,6 @@ from npu_tensor.planner.placement import Overhead, Usage
 from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.runtime.devices.device_uri import parse_uri
 
-__all__ = ["Explanation", "Row", "Total", "Work"]
-
 NO_DEVICE: Final = "-"
 """Placeholder for the device URI of ops that need no kernel."""
 
@@ -324,11 +322,9 @@ _FORMATS: Final[Mapping[str, Callable[[Explanation], str]]] = MappingProxyType(
 
 
 def _hardware_contexts(launches: Sequence[tuple[int, Sequence[Hashable]]], shared: int) -> list[Hashable]:
-    """Return a key of the hardware context of each launch.
+    """Return a key of the hardware context of each launch, given as plan number and kernel contexts.
 
-    Args:
-        launches: Plan number and kernel contexts of each launch.
-        shared: Maximum number of contexts of a plan that share a hardware context.
+    Up to `shared` contexts of a plan share a hardware context.
     """
     of_plan = defaultdict[int, set[Hashable]](set)
     for plan, contexts in launches:

@@ -8,8 +8,6 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["folded"]
-
 MOST_ROWS: Final = 50
 """Maximum number of rows in a table that is not folded."""
 
@@ -34,10 +32,7 @@ class _Repeat(NamedTuple):
 def folded(columns: Sequence[Sequence[str]]) -> list[list[str]]:
     """Fold repeated blocks of a table and add a row with the count below each.
 
-    The first repetition represents all. The table must have the columns "#", "op" and "out".
-
-    Args:
-        columns: Columns, each starting with its heading.
+    The first repetition represents all. Columns start with their headings, of which "#", "op" and "out" are required.
     """
     headings = [column[0] for column in columns]
     rows = list(zip(*(column[1:] for column in columns), strict=True))

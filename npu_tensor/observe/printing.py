@@ -24,8 +24,6 @@ from npu_tensor.graph.nodes import PLACEHOLDER, Node
 from npu_tensor.graph.structure import depends_on_placeholder
 from npu_tensor.graph.tracing import current_watch
 
-__all__ = ["brief", "notebook_bundle", "printed", "set_printoptions", "shown"]
-
 PREFIX: Final = "Tensor("
 
 LONGEST_ERROR: Final = 300

@@ -30,8 +30,6 @@ from npu_tensor.observe.spans import Spans, StepRun, spans
 from npu_tensor.observe.trace_file import write_trace
 from npu_tensor.runtime.sim.timeline import recorded
 
-__all__ = ["Profile", "ProfileRow", "Table", "profile"]
-
 
 class ProfileRow(NamedTuple):
     """All runs with one name on one device. Times are in seconds and summed over the runs, except percentiles.

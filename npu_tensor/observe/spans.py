@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from npu_tensor import events
 
-__all__ = ["Spans", "StepRun", "spans"]
-
 
 class StepRun(NamedTuple):
     """One run of a step.

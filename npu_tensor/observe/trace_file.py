@@ -19,8 +19,6 @@ from npu_tensor.errors import written
 from npu_tensor.observe.spans import Spans, StepRun
 from npu_tensor.runtime.sim.timeline import Timeline
 
-__all__ = ["trace_events", "write_trace"]
-
 _HOST: Final = "npu_tensor"
 
 
@@ -53,10 +51,7 @@ def write_trace(path: str | os.PathLike[str], happened: Spans, threads: Mapping[
 def trace_events(happened: Spans, threads: Mapping[int, str], origin: float) -> list[dict[str, object]]:
     """Return complete events ("X") and metadata ("M") with process and track names. Times are in microseconds.
 
-    Args:
-        happened: Spans to export.
-        threads: Thread names by identifier.
-        origin: `time.perf_counter()` at the start.
+    `threads` has thread names by identifier, and `origin` is `time.perf_counter()` at the start.
     """
     slices = [*_host_slices(happened, threads), *_simulated_slices(happened)]
     origin = min([origin, *(slice.start for slice in slices)])  # A slice may start before the profile.

@@ -43,12 +43,7 @@ ONCE, PER_ROW, PER_ELEMENT = 0, 1, 2
 
 
 def frequencies(program: Program, row_slots: Collection[int] = ()) -> list[int]:
-    """Return how often the value of every instruction changes.
-
-    Args:
-        program: Program over rows.
-        row_slots: Slots of the operands with one element per row.
-    """
+    """Return how often the value of every instruction changes. Operands at `row_slots` have one element per row."""
     result: list[int] = []
     for instruction in program.instructions:
         if instruction.primitive == "load":
@@ -147,13 +142,7 @@ def nonnegative(program: Program, order: Iterable[int]) -> set[int]:
 
 
 def exact_in_bfloat16(program: Program, order: Iterable[int], known: Collection[int] = ()) -> set[int]:
-    """Return the float instructions with at most 8 significant bits.
-
-    Args:
-        program: Program of the instructions.
-        order: Instructions to examine.
-        known: Instructions that the caller knows to be exact.
-    """
+    """Return the float instructions in `order` with at most 8 significant bits, including `known` ones."""
     result: set[int] = set(known)
     for number in order:
         primitive, operands, dtype, value = program.instructions[number]
@@ -180,13 +169,8 @@ def precisions(
 ) -> dict[int, Precision]:
     """Return the precision that each instruction needs so that the results have `precision`.
 
-    An instruction may be less exact only if its error does not grow on the way to a result.
-
-    Args:
-        program: Program of the instructions.
-        order: Instructions to examine, operands first.
-        precision: Precision of the instructions on which no other depends.
-        short: Instructions that are known to be exact in bfloat16.
+    An instruction may be less exact only if its error does not grow on the way to a result. Operands come first in
+    `order`, and `short` instructions are exact in bfloat16.
     """
     result: dict[int, Precision] = dict.fromkeys(order, precision)
     positive = nonnegative(program, order)
@@ -205,12 +189,7 @@ def precisions(
 
 
 def takes_steps_on_inexact(program: Program, inexact_slots: Collection[int] = ()) -> bool:
-    """Return True if a result jumps at a float that two devices may compute differently.
-
-    Args:
-        program: Program to examine.
-        inexact_slots: Slots of loaded floats that already differ.
-    """
+    """Return True if a result jumps at a float that devices may compute, or have loaded from a slot, differently."""
     inexact: set[int] = set()
     for number, (primitive, operands, dtype, value) in enumerate(program.instructions):
         description = PRIMITIVES[primitive]
@@ -228,13 +207,9 @@ def takes_steps_on_inexact(program: Program, inexact_slots: Collection[int] = ()
 
 
 def bounds(program: Program, length: int) -> list[Bounds | None]:
-    """Return the bounds of every instruction's value, or None for floats and unknown values.
+    """Return the bounds of every instruction's value over rows of a length; None for floats and unknown values.
 
     The bounds follow from the types of the operands and assume that int64 does not wrap around.
-
-    Args:
-        program: Program to examine.
-        length: Elements of a row.
     """
     result: list[Bounds | None] = []
     for instruction in program.instructions:

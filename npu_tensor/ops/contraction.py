@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from npu_tensor.dtypes import as_dtype, bool_, float32, int8, int16, int32, int64, uint8
+from npu_tensor.dtypes import float32, int64
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.ops import rules
 from npu_tensor.ops.declare import Resolution
@@ -22,17 +22,7 @@ def _matmul_rule(a: Spec, b: Spec, out_dtype: Any) -> Resolution:
     if a.shape[-1] != b.shape[-2]:
         raise ShapeError(f"inner dimensions differ: {a.shape[-1]} and {b.shape[-2]}")
     mixed = a.dtype is float32 and b.dtype.register == "float32" and out_dtype is not None
-    if a.dtype is not b.dtype and not mixed:
-        names = f"{a.dtype.name} and {b.dtype.name}"
-        raise DTypeError(f"both operands must have one dtype, not {names}; convert one with .to({a.dtype.name!r})")
-    dtype = a.dtype
-    if dtype is bool_:
-        raise DTypeError("not defined for bool")
-    out = dtype if out_dtype is None else as_dtype(out_dtype)
-    if out.category != dtype.category:
-        raise DTypeError(f"out_dtype {out.name} does not fit operands of {dtype.name}")
-    # Small integers accumulate in int32, as the NPU and VNNI do; the result is then wrapped to out_dtype.
-    register = "int32" if dtype in (int8, int16, uint8, int32) else dtype.register
+    out, register = rules.product_dtypes(a, b, out_dtype, mixed)
     shape = (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     return Resolution(Spec.of(shape, out), (register, register), {"out_dtype": out})
 

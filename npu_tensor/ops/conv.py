@@ -20,8 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from npu_tensor.dtypes import as_dtype, bool_
-from npu_tensor.errors import DTypeError, ShapeError
+from npu_tensor.errors import ShapeError
 from npu_tensor.ops import rules
 from npu_tensor.ops.declare import Resolution
 from npu_tensor.ops.registry import op
@@ -46,17 +45,8 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 def _resolution(a: Spec, b: Spec, shape: Sequence[int], attributes: dict[str, Any]) -> Resolution:
-    """Resolve dtypes as a matrix product does: the sums of small integers are int32, those of small floats float32."""
-    dtype, out_dtype = a.dtype, attributes["out_dtype"]
-    if dtype is not b.dtype:
-        names = f"{dtype.name} and {b.dtype.name}"
-        raise DTypeError(f"both operands must have one dtype, not {names}; convert one with .to({dtype.name!r})")
-    if dtype is bool_:
-        raise DTypeError("not defined for bool")
-    out = dtype if out_dtype is None else as_dtype(out_dtype)
-    if out.category != dtype.category:
-        raise DTypeError(f"out_dtype {out.name} does not fit operands of {dtype.name}")
-    register = "int32" if not dtype.is_floating_point and dtype.itemsize < 4 else dtype.register
+    """Resolve dtypes as a matrix product does."""
+    out, register = rules.product_dtypes(a, b, attributes["out_dtype"])
     return Resolution(Spec.of(tuple(shape), out), (register, register), {**attributes, "out_dtype": out})
 
 

@@ -13,8 +13,6 @@ from npu_tensor.dtypes import DType
 from npu_tensor.errors import DTypeError
 from npu_tensor.spec import Spec, contiguous_strides
 
-__all__ = ["Attribute", "Call", "Kind", "Layout", "Op", "Resolution", "describe", "keep"]
-
 Kind = Literal["map", "row", "matmul", "conv", "view", "data"]
 """Structure of a kernel for the op.
 

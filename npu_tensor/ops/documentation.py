@@ -10,8 +10,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["PARAMETERS", "SECTIONS", "described"]
-
 
 @dataclass(frozen=True, slots=True)
 class ParameterText:
@@ -71,6 +69,12 @@ PARAMETERS: Final = {
     "groups": ParameterText("Number of groups of channels; an output depends only on the inputs of its group."),
     "kernel_size": ParameterText("Extents of the windows: one number, or one per spatial dimension.", "2"),
     "ceil_mode": ParameterText("Allow the last windows to end beyond the input."),
+    "size_average": ParameterText("Not supported; `reduction` has replaced it."),
+    "max_norm": ParameterText("Limit of the norm of rows. The rows that are used and exceed it are scaled in place."),
+    "scale_grad_by_freq": ParameterText(
+        "True to divide the gradient of a row by its number of occurrences; not supported."
+    ),
+    "sparse": ParameterText("Has no effect; gradients are dense."),
     "n": ParameterText("", "2"),
     "k": ParameterText("", "1"),
     "p": ParameterText("", "0.5"),

@@ -19,8 +19,6 @@ import numpy as np
 
 from npu_tensor.ops.primitives import PRIMITIVES
 
-__all__ = ["Instruction", "Parameter", "Program", "ProgramBuilder", "Symbol", "as_parameter"]
-
 
 class Parameter:
     """A number passed to an op, such as alpha or eps: a constant that a kernel may take at run time.

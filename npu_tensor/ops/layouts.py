@@ -10,8 +10,6 @@ from npu_tensor._util.cache_sizes import LAYOUTS
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
 
-__all__ = ["factored", "joined", "merged", "reshaped"]
-
 
 def merged(
     extents: Sequence[int], strides: Sequence[Sequence[int]]

@@ -414,14 +414,20 @@ def search_places(sequence, values, /, right: bool = False):
 # --- indexing by tensors
 
 
-@of_tensors()
-def _gather_rule(x: Spec, index: Spec, dim: int, **names: str) -> Resolution:
+def _dimension_of_index(x: Spec, index: Spec, dim: int) -> int:
+    """Return the dimension along which an index counts, from the front. Raise an error if the index does not fit."""
     rules.index_dtype(index.dtype)
     dim = dimension(dim, x.ndim)
     if index.ndim != x.ndim:
         raise ShapeError("index must have as many dimensions as input")
     if any(i > e for axis, (i, e) in enumerate(zip(index.shape, x.shape, strict=True)) if axis != dim):
-        raise ShapeError(f"index is larger than input in a dimension other than {dim}")
+        raise ShapeError(f"index {list(index.shape)} is larger than input in a dimension other than {dim}")
+    return dim
+
+
+@of_tensors()
+def _gather_rule(x: Spec, index: Spec, dim: int, **names: str) -> Resolution:
+    dim = _dimension_of_index(x, index, dim)
     return Resolution(Spec.of(index.shape, x.dtype), (None, None), {"dim": dim, **names})
 
 
@@ -448,12 +454,7 @@ def gather_along(input, index, /, dim: int, name: str = "index", caller: str = "
 
 @of_tensors()
 def _scatter_rule(x: Spec, value: Spec, index: Spec, dim: int, reduce: str) -> Resolution:
-    rules.index_dtype(index.dtype)
-    dim = dimension(dim, x.ndim)
-    if index.ndim != x.ndim:
-        raise ShapeError("index must have as many dimensions as input")
-    if any(i > e for axis, (i, e) in enumerate(zip(index.shape, x.shape, strict=True)) if axis != dim):
-        raise ShapeError(f"index {list(index.shape)} is larger than input in another dimension than {dim}")
+    dim = _dimension_of_index(x, index, dim)
     if value.shape != index.shape:
         raise ShapeError(f"needs a value of shape {list(index.shape)}, not {list(value.shape)}")
     register = x.dtype.register if reduce else None
@@ -544,13 +545,7 @@ def _put_indices(call: Call) -> Iterator[tuple[int, int, int]]:
 
 
 @op(kind="data", rule=_put_rule, ggml="SET_ROWS", public=False, updates=True, indices=_put_indices)
-def put_op(
-    *tensors,
-    bounds: Bounds,
-    dims: tuple[int, ...],
-    wrap: bool = True,
-    reduce: str = "",
-):
+def put_op(*tensors, bounds: Bounds, dims: tuple[int, ...], wrap: bool = True, reduce: str = ""):
     """Store tensors[1] in tensors[0] at the elements that tensors[2:] index.
 
     Args:

@@ -16,8 +16,6 @@ import numpy as np
 
 from npu_tensor.dtypes import bfloat16
 
-__all__ = ["PRIMITIVES", "Bounds", "Primitive"]
-
 Array = np.ndarray[Any, Any]
 
 Bounds = tuple[int, int]

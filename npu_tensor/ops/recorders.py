@@ -16,8 +16,6 @@ from npu_tensor.ops.declare import Op
 from npu_tensor.ops.documentation import described
 from npu_tensor.ops.rules import comparison, unpacked
 
-__all__ = ["KEYWORDS", "STEPS", "SYNONYMS", "given_twice", "operator_recorder", "recorder"]
-
 SYNONYMS: Final = {"dim": "axis", "keepdim": "keepdims", "split_size_or_sections": "split_size"}
 """Parameter names with their NumPy or PyTorch synonyms, which public functions accept by keyword."""
 

@@ -159,9 +159,7 @@ def gru_backward(gradient, values, products, weight, bias, hidden, /, reverse: b
         of_new = of_hidden * (1 - keep) * (1 - new * new)
         of_keep = of_hidden * (before - new) * keep * (1 - keep)
         of_reset = of_new * content * reset * (1 - reset)
-        results[step] = np.stack(
-            [np.concatenate([of_reset, of_keep, last], -1) for last in (of_new, of_new * reset)],
-        )
+        results[step] = np.stack([np.concatenate([of_reset, of_keep, last], -1) for last in (of_new, of_new * reset)])
         of_hidden, through_keep = results[step][1] @ weight, of_hidden * keep
     return np.concatenate([_in_order(results, 1).reshape(-1), through_keep.reshape(-1)])
 

@@ -12,17 +12,7 @@ from npu_tensor.errors import DTypeError
 from npu_tensor.ops import rules
 from npu_tensor.ops.declare import Resolution
 from npu_tensor.ops.registry import op
-from npu_tensor.ops.rows import (
-    cast,
-    row_argmax,
-    row_argmin,
-    row_length,
-    row_max,
-    row_mean,
-    row_min,
-    row_prod,
-    row_sum,
-)
+from npu_tensor.ops.rows import cast, row_argmax, row_argmin, row_length, row_max, row_mean, row_min, row_prod, row_sum
 from npu_tensor.spec import Spec
 
 

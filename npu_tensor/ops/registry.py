@@ -25,20 +25,6 @@ from npu_tensor.ops.rules import comparison
 if TYPE_CHECKING:
     from npu_tensor.tensor import Tensor
 
-__all__ = [
-    "OPS",
-    "PUBLIC",
-    "UFUNCS",
-    "Public",
-    "functions",
-    "methods",
-    "on_publish",
-    "op",
-    "publish",
-    "publish_operator",
-    "reserve",
-]
-
 P = ParamSpec("P")
 
 
@@ -138,11 +124,7 @@ def publish(name: str, entry: Public, aliases: tuple[str, ...] = ()) -> None:
 
 
 def op(
-    *,
-    operators: tuple[str, ...] = (),
-    aliases: tuple[str, ...] = (),
-    in_place: bool | None = None,
-    **declaration: Any,
+    *, operators: tuple[str, ...] = (), aliases: tuple[str, ...] = (), in_place: bool | None = None, **declaration: Any
 ) -> Callable[[Callable[P, Any]], Recorder[P]]:
     """Declare an op and publish the function that records it.
 

@@ -207,6 +207,24 @@ def require_tensor(operand: Operand) -> Spec:
     return operand
 
 
+def product_dtypes(a: Spec, b: Spec, out_dtype: Any, mixed: bool = False) -> tuple[DType, str]:
+    """Return the dtype of a product, and the register type of operands and sums.
+
+    Small integers accumulate in int32, as the NPU and VNNI do; the result is then wrapped to its dtype. With `mixed`,
+    the dtypes of the operands may differ.
+    """
+    dtype = a.dtype
+    if dtype is not b.dtype and not mixed:
+        names = f"{dtype.name} and {b.dtype.name}"
+        raise DTypeError(f"both operands must have one dtype, not {names}; convert one with .to({dtype.name!r})")
+    if dtype is bool_:
+        raise DTypeError("not defined for bool")
+    out = dtype if out_dtype is None else as_dtype(out_dtype)
+    if out.category != dtype.category:
+        raise DTypeError(f"out_dtype {out.name} does not fit operands of {dtype.name}")
+    return out, "int32" if not dtype.is_floating_point and dtype.itemsize < 4 else dtype.register
+
+
 def of_tensors(dtypes: str = "all") -> Callable[[Callable[..., Resolution]], Rule]:
     """Turn a function of the specs of all operands and of the attributes by name into a rule that refuses numbers."""
 

@@ -321,11 +321,7 @@ class SequentialLR(LRScheduler):
     """
 
     def __init__(
-        self,
-        optimizer: Optimizer,
-        schedulers: Sequence[LRScheduler],
-        milestones: Sequence[int],
-        last_epoch: int = -1,
+        self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int], last_epoch: int = -1
     ) -> None:
         if len(schedulers) != len(milestones) + 1:
             raise ArgumentError(f"{len(schedulers)} schedules need {len(schedulers) - 1} milestones")

@@ -21,15 +21,12 @@ from npu_tensor._util.user_warnings import user_line
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, float32, float64
 from npu_tensor.errors import ArgumentError
-from npu_tensor.functions.creation import from_dlpack
-from npu_tensor.functions.register import tensor_of
+from npu_tensor.functions.creation import tensor_of_any
 from npu_tensor.graph.history import GradMode, leaf_of
 from npu_tensor.graph.nodes import Node, next_order
 from npu_tensor.graph.templates import Template, template_of
 from npu_tensor.graph.tracing import current_watch, watches
 from npu_tensor.tensor import Tensor, from_array, handle_on, realize
-
-__all__ = ["Optimizer", "Options", "ParamGroup", "Rule", "Slots", "State", "check_numbers"]
 
 State = dict[str, Any]
 """Values that an optimizer keeps for a parameter, by name."""
@@ -377,15 +374,10 @@ def _replace_state(own: State, loaded: Mapping[str, Any], parameter: Tensor) -> 
             continue
         kept = own.get(name)
         if isinstance(kept, Tensor):
-            kept._assign(_tensor(value).to(kept.dtype).reshape(*kept.shape))
+            kept._assign(tensor_of_any(value).to(kept.dtype).reshape(*kept.shape))
         elif name == "step":
-            own[name] = _tensor(value).to(float32, copy=True)  # A Python number in files of older PyTorch.
+            own[name] = tensor_of_any(value).to(float32, copy=True)  # A Python number in files of older PyTorch.
         elif isinstance(value, Tensor) or hasattr(value, "__dlpack__"):
-            own[name] = _tensor(value).to(parameter.dtype, copy=True)
+            own[name] = tensor_of_any(value).to(parameter.dtype, copy=True)
         else:
             own[name] = copy.deepcopy(value)
-
-
-def _tensor(value: Any) -> Tensor:
-    """Convert a tensor of any library, or a number."""
-    return from_dlpack(value) if hasattr(value, "__dlpack__") and not isinstance(value, Tensor) else tensor_of(value)

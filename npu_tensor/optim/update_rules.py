@@ -13,8 +13,6 @@ from npu_tensor.errors import ArgumentError
 from npu_tensor.optim.optimizer import Optimizer, Options, ParamGroup, Slots, State, check_numbers
 from npu_tensor.tensor import Tensor
 
-__all__ = ["SGD", "Adam", "AdamW", "RMSprop"]
-
 
 def _decayed(parameter: Tensor, gradient: Tensor, options: Options) -> Tensor:
     """Add the gradient of the weight decay."""

@@ -20,8 +20,6 @@ from npu_tensor.runtime.devices.host import host_devices
 from npu_tensor.runtime.store.background import finish_builds
 from npu_tensor.task import AsynchronousDevice, Kernel, PlannedLaunch, Refusal, Task
 
-__all__ = ["bind", "prepare"]
-
 
 def prepare(placement: Cut, context: PlanningContext) -> None:
     """Build the kernels of all devices, several at once.
@@ -47,14 +45,10 @@ def prepare(placement: Cut, context: PlanningContext) -> None:
 
 
 def bind(placement: Cut, context: PlanningContext, size: int, origins: Mapping[int, int], builds_before: int) -> Plan:
-    """Return the plan of placed tasks.
+    """Return the plan of placed tasks, for a list of `size` values.
 
-    Args:
-        placement: Tasks in order, with the answers of the accelerators.
-        context: Context of the plan.
-        size: Length of the list of values.
-        origins: Items that were not recorded, each with the item that it serves.
-        builds_before: Number of builds that had ended before planning began.
+    `origins` has items that were not recorded, each with the item that it serves; `builds_before` is the number of
+    builds that had ended before planning began.
     """
     tasks, aliases, kept = placement.partition
     on_accelerators = {

@@ -9,14 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from npu_tensor import ops
 from npu_tensor.graph.structure import Item, ItemGraph
 from npu_tensor.ops.declare import Call, Op
 from npu_tensor.spec import Spec
-
-__all__ = ["Rewritten", "with_channels_last"]
 
 FEW_CHANNELS: Final = 8
 """Number of channels below which a convolution reads whole rows of its kernel, for which padding is stored."""
@@ -26,30 +24,18 @@ MANY_PLACES: Final = 1 << 21
 padding hides would be larger than most images."""
 
 
-class Rewritten(NamedTuple):
-    """A graph with more items than its structure.
-
-    Attributes:
-        graph: The graph, in topological order.
-        size: Number of items.
-        origins: Items that the structure lacks, each with the item that it serves.
-    """
-
-    graph: ItemGraph
-    size: int
-    origins: Mapping[int, int]
+Rewritten = tuple[ItemGraph, int, Mapping[int, int]]
+"""A graph in topological order, its number of items, and the items that its structure lacks, each with the item that it
+serves."""
 
 
 def with_channels_last(graph: ItemGraph, size: int, products: bool = False) -> Rewritten:
-    """Rewrite the images of convolutions; other graphs are returned as they are.
+    """Rewrite the images of convolutions in a graph of `size` items; other graphs are returned as they are.
 
-    Args:
-        graph: Graph of `item_graph`.
-        size: Number of items of its structure.
-        products: True to compute convolutions of single elements as matrix products, for devices without convolutions.
+    With `products`, convolutions of single elements become matrix products, for devices without convolutions.
     """
     if not any(_is_convolution(item) for _, item in graph.nodes.items()):
-        return Rewritten(graph, size, {})
+        return graph, size, {}
     return _Rewriting(graph, size, products).run()
 
 
@@ -117,7 +103,7 @@ class _Rewriting:
                 self._graph.nodes[number] = {**item}
             elif not self._rewrite(number, item):
                 self._add(item["call"], [self._first(each) for each in item["inputs"]], item["keep"], number)
-        return Rewritten(self._graph, self._size, self._origins)
+        return self._graph, self._size, self._origins
 
     def _add(self, call: Call, inputs: Sequence[int], keep: bool = False, number: int | None = None) -> int:
         """Add a node, with a new number unless one is given."""

@@ -17,8 +17,6 @@ from npu_tensor.runtime.devices.host import host_devices, host_kernel
 from npu_tensor.runtime.rates import too_long
 from npu_tensor.task import Accelerator, Cost, Kernel, Refusal, Task
 
-__all__ = ["Answer", "Cut", "DeviceValue", "PlanningContext", "accelerator_cuts", "choose_devices", "job", "overhead"]
-
 Answer = Kernel | Refusal | Declined
 """Answer of an accelerator to a task, or the decision of the placement against its kernel."""
 

@@ -7,8 +7,6 @@ from types import MappingProxyType
 
 from npu_tensor.task import Output, Task
 
-__all__ = ["last_reads", "with_donors"]
-
 
 def _items(task: Task) -> set[int]:
     return {source.item for source in task.inputs} | {output.item for output in task.outputs}

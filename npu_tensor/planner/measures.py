@@ -10,8 +10,6 @@ from typing import Final, Literal, NamedTuple
 from npu_tensor._util.units import duration
 from npu_tensor.task import Expense
 
-__all__ = ["MARGIN", "MEASURES", "Declined", "Measure"]
-
 MARGIN: Final = 1.1
 """Predicted gain, as a factor, for which a graph leaves the processor. Predictions are less exact than this."""
 

@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from npu_tensor.graph.nodes import Node
 
-__all__ = ["parts"]
-
 LONGEST: Final = 512
 """Upper bound on the ops of a graph that is planned as one."""
 
@@ -30,14 +28,9 @@ COPIED: Final = 32 << 10
 
 
 def parts(recorded: Mapping[Node, tuple[Any, ...]], roots: Sequence[Node]) -> list[list[Node]]:
-    """Return the nodes to compute one part after another.
+    """Return the nodes to compute one part after another: the results that later parts read, and at last `roots`.
 
-    Args:
-        recorded: Nodes that must be computed for `roots`, with their operands, in the order of recording.
-        roots: Nodes whose values are wanted.
-
-    Returns:
-        For each part, the results that later parts read; the last one is `roots`.
+    `recorded` nodes must be computed for `roots`; they have their operands and the order of recording.
     """
     if len(recorded) <= LONGEST:
         return [list(roots)]
@@ -70,12 +63,9 @@ def parts(recorded: Mapping[Node, tuple[Any, ...]], roots: Sequence[Node]) -> li
 
 
 class _Cutter:
-    """Finds the numbers of the nodes that begin a part.
+    """Finds the numbers of the nodes that begin a part. Nodes are in the order of recording, without views.
 
-    Args:
-        nodes: Nodes in the order of recording, without views.
-        last_read: Number of the last node that reads each node.
-        updated: Numbers of overwritten nodes and their updates. A cut between the two costs a copy.
+    A cut between an overwritten node and its update, as in `updated`, costs a copy.
     """
 
     def __init__(self, nodes: Sequence[Node], last_read: Sequence[int], updated: Sequence[tuple[int, int]]) -> None:

@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-__all__ = ["Job", "Movement", "Option", "Overhead", "Placement", "Usage", "ordered", "place", "weight"]
-
 MOST_KEPT: Final = 6
 """Upper bound on partial placements; more were seldom better by more than 0.1 %."""
 
@@ -117,12 +115,7 @@ class Usage(NamedTuple):
     switches: int = 0
 
     def add(self, context: Hashable, joins: bool) -> Usage:
-        """Return the usage after one more job.
-
-        Args:
-            context: Context of the job.
-            joins: True if the job is part of the latest launch.
-        """
+        """Return the usage after one more job, which `joins` the latest launch or begins another one."""
         if not self.launches:
             return Usage(context, context, 1)
         if context == self.last:
@@ -272,18 +265,9 @@ def weight(
     results: Collection[int] = (),
     resident: Mapping[int, tuple[int, float]] | None = None,
 ) -> float:
-    """Return the cost of a placement in a plan that runs again and again.
+    """Return the cost of a placement in a plan that runs again and again. See `Search` for the arguments.
 
-    Args:
-        jobs: The jobs.
-        overheads: Overheads by device, without the processor.
-        devices: Device of each job; the processor is `len(overheads)`.
-        order: Numbers of the jobs in the order in which they run.
-        results: Values that are read after the run.
-        resident: Values from outside in the memory of a device in form None, and the cost of bringing them back.
-
-    Raises:
-        ValueError: A job is on a device that has refused it.
+    The processor is device `len(overheads)`. Raises ValueError if a job is on a device that has refused it.
     """
     search = Search(jobs, overheads, order, results, resident or {})
     state = search.start

@@ -18,8 +18,6 @@ from npu_tensor.planner.measures import Declined
 from npu_tensor.runtime.store.background import builds
 from npu_tensor.task import AsynchronousDevice, Kernel, Refusal, Step, Task
 
-__all__ = ["BoundStep", "Placed", "Plan", "RecordedOp"]
-
 
 class RecordedOp(Protocol):
     """An op and the line of the user's program that recorded it, as text."""

@@ -23,8 +23,6 @@ from npu_tensor.runtime.store.background import builds
 if TYPE_CHECKING:
     from npu_tensor.planner.device_choice import DeviceValue
 
-__all__ = ["plan"]
-
 
 def plan(
     structure: Structure,
@@ -34,11 +32,7 @@ def plan(
 ) -> Plan:
     """Return the plan of a structure from the cache, or make it. Other threads can plan while kernels are built.
 
-    Args:
-        structure: Structure of the graph.
-        chosen: Devices; None for the default ones.
-        persistent: See `PlanningContext`.
-        replaced: See `PlanningContext`.
+    The default devices are used if `chosen` is None. See `PlanningContext` for the other arguments.
     """
     chosen = selection.active if chosen is None else chosen
     if chosen.accelerators is None:

@@ -17,8 +17,6 @@ from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.tracing import current_watch
 from npu_tensor.planner.run import realize
 
-__all__ = ["BUDGET", "Pressure", "pressure"]
-
 BUDGET: Final = 256 << 20
 """Bytes that pending graphs may keep alive: little compared with the memory of machines that train models."""
 

@@ -15,8 +15,6 @@ from npu_tensor.planner.parts import parts
 from npu_tensor.planner.planner import plan
 from npu_tensor.planner.selection import Selection
 
-__all__ = ["realize", "shorten"]
-
 VALUE_ERRORS: Final = DimensionError, DivisionError
 """Errors that ops raise because of the values that they read."""
 

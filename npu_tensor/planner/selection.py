@@ -18,24 +18,6 @@ from npu_tensor.runtime.devices.device_uri import split_uris
 from npu_tensor.runtime.devices.host import allocator, forget_host_devices, host_step
 from npu_tensor.task import Accelerator, AsynchronousDevice
 
-__all__ = [
-    "Selection",
-    "accelerators",
-    "active",
-    "before_reset",
-    "current",
-    "default_device",
-    "forced",
-    "in_use",
-    "lock",
-    "reset",
-    "reset_plans",
-    "select",
-    "selection_changed",
-    "selection_of",
-    "synchronize",
-]
-
 
 class Key(NamedTuple):
     """Devices and policy that the user asks for.

@@ -8,8 +8,6 @@ from npu_tensor.observe.drawing import page
 from npu_tensor.observe.drawing.picture import Box, Picture, brief, leaves
 from npu_tensor.observe.drawing.svg import svg
 
-__all__ = ["MOST_DRAWN", "graph_html"]
-
 MOST_DRAWN = 200
 """Maximum number of ops in a graph that is drawn."""
 

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise, repeat
 from typing import NamedTuple
 
-__all__ = ["GAP", "Coordinates", "layered"]
-
 GAP = 18.0
 """Minimum distance between two boxes of a layer, in pixels."""
 
@@ -52,12 +50,7 @@ class Coordinates(NamedTuple):
 
 
 def layered(sizes: Sequence[tuple[float, float]], edges: Iterable[tuple[int, int]]) -> Coordinates:
-    """Place boxes above the boxes that their edges lead to.
-
-    Args:
-        sizes: (width, height) of each box.
-        edges: Pairs (upper box, lower box) of indices into `sizes`, without cycles.
-    """
+    """Place boxes of (width, height) above the boxes that edges (upper, lower), without cycles, lead to."""
     boxes = len(sizes)
     links = sorted(set(edges))
     rank = _ranks(boxes, links)

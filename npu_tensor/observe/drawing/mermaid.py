@@ -6,8 +6,6 @@ import re
 
 from npu_tensor.observe.drawing.picture import COLOURS, TEXT, Box, Picture, legible, reduced
 
-__all__ = ["MOST_EDGES", "MOST_LETTERS", "mermaid"]
-
 MOST_EDGES = 500
 MOST_LETTERS = 50_000
 """Default limits of Mermaid: its settings maxEdges and maxTextSize."""

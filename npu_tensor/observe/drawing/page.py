@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from npu_tensor.observe.drawing.picture import COLOURS, TEXT, Kind, legible
 
-__all__ = ["Badge", "Cell", "details", "document", "escaped", "paragraph", "preformatted", "table"]
-
 
 class Badge(NamedTuple):
     """Text in the colours of a device kind."""

@@ -11,8 +11,6 @@ from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.structure import Structure
 from npu_tensor.spec import Spec
 
-__all__ = ["COLOURS", "Box", "Frame", "Kind", "Picture", "brief", "leaves", "legible", "reduced"]
-
 Kind = Literal["cpu", "npu", "sim", "lazy", "view", "leaf"]
 """Kind of a box: a device scheme, "lazy" (op not placed yet), "view" (op without kernel) or "leaf" (input value)."""
 

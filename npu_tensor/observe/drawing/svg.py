@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 from npu_tensor.observe.drawing.coordinates import layered
 from npu_tensor.observe.drawing.picture import COLOURS, TEXT, Box, Frame, Kind, Picture, legible, reduced
 
-__all__ = ["MOST_BOXES", "svg"]
-
 MOST_BOXES = 600
 """Maximum number of boxes in a picture that is not reduced."""
 

@@ -7,8 +7,6 @@ from typing import Final
 
 from npu_tensor.observe.drawing.text import line_width, rows_below_each_other
 
-__all__ = ["print_table"]
-
 FOLDED: Final = 48
 """Maximum width of a folded column, in characters."""
 

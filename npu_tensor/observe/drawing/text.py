@@ -6,8 +6,6 @@ import shutil
 import textwrap
 from collections.abc import Container, Iterable, Sequence
 
-__all__ = ["beside", "line_width", "printable", "rows_below_each_other", "table"]
-
 GAP = "  "
 """Separator of columns."""
 

@@ -21,8 +21,6 @@ from npu_tensor.planner.fuse.lower import Lowering, lower
 from npu_tensor.planner.fuse.tasks import TaskMaker
 from npu_tensor.task import Fusion, Task
 
-__all__ = ["Partition", "cut", "partitions"]
-
 
 class Partition(NamedTuple):
     """A graph cut into tasks.
@@ -64,20 +62,15 @@ def partitions(lowering: Lowering, fusion: Fusion, takes: Callable[[Task], bool]
 def cut(structure: Structure, fusion: Fusion) -> Partition:
     """Cut a graph into tasks within the bounds of a device."""
     size = len(structure.leaves) + len(structure.nodes)
-    return partitions(lower(with_channels_last(item_graph(structure, merge=True), size).graph), fusion)[0]
+    graph, _, _ = with_channels_last(item_graph(structure, merge=True), size)
+    return partitions(lower(graph), fusion)[0]
 
 
 class _Refit:
     """Joins ops only if the device has a kernel for the result.
 
-    A kernel grows as long as the device takes it. A refused kernel grows within the bounds of the device by ops that
-    the device refuses too. Such a task is not cut for a kernel that only copies or converts.
-
-    Args:
-        grouper: Groups of the graph.
-        maker: Tasks of the groups.
-        takes: Returns True if the device has a kernel for a task.
-        whole: Groups within the bounds of the device.
+    A kernel grows as long as the device takes it. A refused kernel grows within the bounds of the device, as in
+    `whole`, by ops that the device refuses too. Such a task is not cut for a kernel that only copies or converts.
     """
 
     def __init__(

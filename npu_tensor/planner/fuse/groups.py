@@ -14,8 +14,6 @@ from npu_tensor.planner.fuse.prologues import prologue_of
 from npu_tensor.planner.fuse.strides import are_neighbours, full_layout, lifted, row_layout, row_shapes, same_positions
 from npu_tensor.task import Fusion
 
-__all__ = ["Group", "Grouper"]
-
 # Bounds of one kernel on any device: compile time grows with the ops, and with the numbers and tensors that they read.
 MAX_OPS: Final = 64
 MAX_OPERANDS: Final = 24
@@ -79,12 +77,9 @@ class Candidate(NamedTuple):
 
 
 class Grouper:
-    """Groups the ops of one graph, within the bounds of a device.
+    """Groups the ops of one lowered graph, within the bounds of a device.
 
-    Args:
-        items: The lowered graph.
-        fusion: Bounds of the device.
-        reduces: Returns True if the program of a group has a reduction.
+    `reduces` returns True if the program of a group has a reduction.
     """
 
     def __init__(self, items: Mapping[int, Lowered], fusion: Fusion, reduces: Callable[[Group], bool]) -> None:
@@ -99,8 +94,7 @@ class Grouper:
     def groups(self, may_join: Callable[[int, Group, Group], bool] | None = None) -> list[Group]:
         """Return all groups in an order in which they can run.
 
-        Args:
-            may_join: Returns True if an op may join; gets the op, the group and the group with the op.
+        `may_join` gets an op, a group and the group with the op, and returns True if the op may join.
         """
         while True:
             groups = self._grouped(may_join)

@@ -10,8 +10,6 @@ from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.planner.fuse.strides import broadcast, full_layout, same_positions
 from npu_tensor.spec import Spec
 
-__all__ = ["Domain", "Kind", "Lowered", "Lowering", "lower", "operand_register", "spec_of", "viewed"]
-
 Kind = Literal["map", "row", "matmul", "conv", "data"]
 
 

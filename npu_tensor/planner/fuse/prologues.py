@@ -10,8 +10,6 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.planner.fuse.lower import Lowered, operand_register, spec_of, viewed
 from npu_tensor.planner.fuse.strides import broadcast, full_layout, same_positions
 
-__all__ = ["prologue_of", "uncopied"]
-
 VECTOR_STRIDES: Final = (1, 2)
 """Strides of rows of A and columns of B whose elements are packed as a vector."""
 

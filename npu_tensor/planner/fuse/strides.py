@@ -8,17 +8,6 @@ from npu_tensor._util.cache_sizes import LAYOUTS
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
 
-__all__ = [
-    "are_neighbours",
-    "broadcast",
-    "full_layout",
-    "lifted",
-    "permuted",
-    "row_layout",
-    "row_shapes",
-    "same_positions",
-]
-
 
 @lru_cache(maxsize=LAYOUTS)
 def full_layout(shape: tuple[int, ...]) -> Layout:

@@ -16,8 +16,6 @@ from npu_tensor.planner.fuse.strides import broadcast, full_layout, permuted, ro
 from npu_tensor.spec import Spec
 from npu_tensor.task import Input, Output, Prologue, Task
 
-__all__ = ["TaskMaker"]
-
 
 class TaskMaker:
     """Makes the tasks of one graph, each once."""
