@@ -45,6 +45,7 @@ BUSY: Final = 0.5
 UNITS: Final = {
     "seconds_per_byte": "s/B",
     "bytes_per_second": "B/s",
+    "ddr_bytes_per_second": "B/s",
     "seconds": "s",
     "nbytes": "B",
     "bytes": "B/s",

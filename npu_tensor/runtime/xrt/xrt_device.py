@@ -100,11 +100,11 @@ class XrtDevice(NpuDevice):
         """
         if self._costs is None:
             rates = npu_rates(self.target.array.device, self.identity)
-            full_elfs = self.target.array.full_elfs
-            missing = library().backend.missing() is not None if full_elfs else mlir_aie.xclbinutil() is None
+            elf = self.target.array.full_elfs
+            missing = library().backend.missing() is not None if elf else mlir_aie.xclbinutil() is None
             if missing:
                 rates = replace(rates, change_seconds=None)
-            self._costs = NpuCosts(rates, processor_rates(), full_elfs)
+            self._costs = NpuCosts(rates, processor_rates(), self.target)
         return self._costs
 
     def open_engine(self) -> NpuEngine:
