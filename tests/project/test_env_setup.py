@@ -134,7 +134,11 @@ def test_another_version_comes_from_its_own_page(version: str, page: str, fake: 
     (install,) = re.findall(r"pip install (--find.*)", run(f". {SCRIPT} --dry-run --mlir-aie {version}", fake).stdout)
     revision = page if page.startswith("v") else "main"
     assert install.split() == [
-        *("--find-links", f"https://github.com/Xilinx/mlir-aie/releases/expanded_assets/{page}", f"mlir_aie=={version}"),
+        *(
+            "--find-links",
+            f"https://github.com/Xilinx/mlir-aie/releases/expanded_assets/{page}",
+            f"mlir_aie=={version}",
+        ),
         *("-r", f"https://raw.githubusercontent.com/Xilinx/mlir-aie/{revision}/utils/peano-requirements.txt"),
     ]
 
