@@ -2,11 +2,11 @@
 
 published.json contains the measurements: computation, columns, published time and timing method. Each is predicted with
 the rates of npu_tensor/dataflow/rates.json: launches and changes of configuration or context by the rates alone, decode
-steps by benchmarks.decode, and kernels with the tiles of the source if it gives them, else with the design of the kernel
-families. The launch time of a source was measured with small kernels and contains the starts of their transfers, which
-are therefore not added. A source may describe differences of its kernel: `cores` that compute and `channels` that read
-in a column, `banks` for buffers in separate banks, and `cycles`, the ratio of its code's cycles to ours (one number for
-all its rows).
+steps by benchmarks.decode, and kernels with the tiles of the source if it gives them, else with the design of the
+kernel families. The launch time of a source was measured with small kernels and contains the starts of their transfers,
+which are therefore not added. A source may describe differences of its kernel: `cores` that compute and `channels` that
+read in a column, `banks` for buffers in separate banks, no `changes` of configuration in a decode step, and `cycles`,
+the ratio of its code's cycles to ours (one number for all its rows).
 
 Rows to which a constant of the model or of the source was fitted are marked with `fit`. The others are held out.
 """
@@ -173,15 +173,16 @@ def _without_kernel(row: Measurement) -> float | None:
         case "switch":
             return rates.switch_seconds + row.columns * rates.switch_column_seconds
         case "decode":
-            return _decode_step(row.operand, row.extents, row.source["array"], row.source["way"])
+            step = _decode_step(row.operand, row.extents, row.source["array"], row.source["way"])
+            return 1 / float(step["rate"]) - (float(step["changes"]) if row.source.get("changes") == 0 else 0)
     return None
 
 
 @cache
-def _decode_step(weights: str, extents: tuple[int, ...], array: str, way: str) -> float:
+def _decode_step(weights: str, extents: tuple[int, ...], array: str, way: str) -> dict[str, Any]:
     dtype = as_dtype(weights)
     steps = decode("", DecoderShape(*extents, dtype, dtype), array, 2048)  # type: ignore[misc]
-    return float(next(1 / step["rate"] for step in steps if step["way"] == way))
+    return next(step for step in steps if step["way"] == way)
 
 
 def busy(row: Measurement, like_ours: bool = False) -> Busy:

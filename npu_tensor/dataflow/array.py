@@ -1,8 +1,9 @@
 """Arrays that designs are made for: geometry, limits and rates, one record per generation.
 
 All rates of NPUs are in rates.json, each with its source. Where a figure is a range, the value is inside it and the
-source names the chosen end. Limits come from the compilers' own checks and the AIE-ML architecture manual (AM020). A core's data memory, DMA
-channels, buffer descriptors and locks are the same in both generations; geometry, rates and clocks are not.
+source names the chosen end. Limits come from the compilers' own checks and the AIE-ML architecture manual (AM020). A
+core's data memory, DMA channels, buffer descriptors and locks are the same in both generations; geometry, rates and
+clocks are not.
 """
 
 from __future__ import annotations

@@ -96,8 +96,8 @@ class ArrayProgram:
                 overlap = max(start, offset) < min(start + result.type.nbytes, offset + other.type.nbytes)
                 if other is not result and others == argument and overlap and result.name in run.design.written:
                     raise ArgumentError(
-                        f"program {self.name}: run {number} ({run.design.name}) writes buffer {result.name} over buffer "
-                        f"{other.name} in argument {argument}; give it bytes of its own"
+                        f"program {self.name}: run {number} ({run.design.name}) writes buffer {result.name} over "
+                        f"buffer {other.name} in argument {argument}; give it bytes of its own"
                     )
 
     @property

@@ -175,12 +175,13 @@ def processor_rates(lanes: int | None = None) -> ProcessorRates:
     return rates if measured or lanes is None else rates.scaled(lanes)
 
 
-def npu_rates(device: str, identity: Mapping[str, str] | None = None) -> NpuRates:
+def npu_rates(device: str, identity: Mapping[str, str] | None = None, clock: float | None = None) -> NpuRates:
     """Return the rates of an NPU.
 
     Args:
         device: Kind of the NPU, "npu1" or "npu2".
         identity: Name, driver and power mode of the NPU; None if it is simulated.
+        clock: Clock in Hz if the driver reports it. Without a measurement, it replaces the prior.
     """
     prior = _prior(device)
     assert isinstance(prior, NpuRates)
@@ -188,7 +189,7 @@ def npu_rates(device: str, identity: Mapping[str, str] | None = None) -> NpuRate
         return prior
     measured = _read(device, tuple(identity.items()), config.cache_dir)
     assert measured is None or isinstance(measured, NpuRates)
-    return measured or replace(prior, clock_hz=clock_hz(device, _model(), identity["power"]))
+    return measured or replace(prior, clock_hz=clock or clock_hz(device, _model(), identity["power"]))
 
 
 @cache

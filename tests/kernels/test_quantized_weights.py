@@ -183,8 +183,6 @@ def test_what_the_array_leaves_to_the_processor() -> None:
 
 
 def bytes_per_second(design: Design) -> float:
-    from npu_tensor.dataflow.cost import count, predict
-
     counters = count(design)
     prediction = predict(counters, design.array)
     return counters.ddr_bytes / (prediction.seconds - prediction.overhead)

@@ -45,7 +45,6 @@ BUSY: Final = 0.5
 UNITS: Final = {
     "seconds_per_byte": "s/B",
     "bytes_per_second": "B/s",
-    "ddr_bytes_per_second": "B/s",
     "seconds": "s",
     "nbytes": "B",
     "bytes": "B/s",
@@ -53,6 +52,7 @@ UNITS: Final = {
     "macs": "MAC/s",
     "flops": "FLOP/s",
     "watts": "W",
+    "hz": "Hz",
 }
 """Units of rates by part of their names. The first match counts."""
 

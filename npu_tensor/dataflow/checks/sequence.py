@@ -100,8 +100,8 @@ def overlaps(index: Index) -> Iterator[Violation]:
                 if theirs and span[0] < theirs[1] and theirs[0] < span[1]:
                     start = max(span[0], theirs[0])
                     message = (
-                        f"a fill and a drain of fifos {name} and {fifo.name} use element {start} of {transfer.buffer} at "
-                        "the same time; wait in between, or write elsewhere."
+                        f"a fill and a drain of fifos {name} and {fifo.name} use element {start} of {transfer.buffer} "
+                        "at the same time; wait in between, or write elsewhere."
                         if fills or others_fill
                         else f"drains of fifos {name} and {fifo.name} both write element {start} of {transfer.buffer}, "
                         "and nothing decides which comes last."

@@ -11,9 +11,10 @@ consumer, so these times do not depend on the order in which the simulator sched
 - All transfers share the bandwidth of the host memory, which counts short runs as `dataflow.cost.host_bytes` does. The
   device predicts its costs with the same bandwidth, see `runtime.npu_cost`.
 
-The model ignores the dispatch, the latency of streams, streams that share a switch, and bank conflicts. A run never takes less than the busiest core, the
-busiest channel or the host memory alone; filling and draining the pipeline add to that. The prediction for a matrix
-product may still exceed its timeline, because it is at least the measured time of such products.
+The model ignores the dispatch, the latency of streams, streams that share a switch, and bank conflicts. A run never
+takes less than the busiest core, the busiest channel or the host memory alone; filling and draining the pipeline add to
+that. The prediction for a matrix product may still exceed its timeline, because it is at least the measured time of
+such products.
 """
 
 from __future__ import annotations
