@@ -166,14 +166,12 @@ def count(design: Design) -> Counters:
 
 def tasks_of(design: Design) -> dict[Channel, int]:
     """Return the number of transfers of each shim channel."""
-    started = Counter(step.fifo for step in design.sequence if isinstance(step, Transfer))
-    return {
-        Channel(fifo.producer, fifo.name, "out")
-        if fifo.producer.kind == "shim"
-        else Channel(fifo.consumers[0], fifo.name, "in"): started[fifo.name]
-        for fifo in design.fifos
-        if fifo.name in started
-    }
+    tasks: Counter[Channel] = Counter()
+    for step in design.sequence:
+        if isinstance(step, Transfer):
+            end = design.shim_ends[step.fifo]
+            tasks[Channel(Tile(end.column, 0), step.fifo, "out" if end.direction == "out" else "in")] += 1
+    return dict(tasks)
 
 
 def waits_of(design: Design) -> int:

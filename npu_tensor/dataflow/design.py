@@ -493,9 +493,8 @@ class Design(Configuration):
     @cached_property
     def written(self) -> frozenset[str]:
         """Names of the host buffers that the array writes."""
-        ends = self.configuration.shim_ends
         transfers = (step for step in self.sequence if isinstance(step, Transfer))
-        return frozenset(transfer.buffer for transfer in transfers if ends[transfer.fifo].direction == "in")
+        return frozenset(transfer.buffer for transfer in transfers if self.shim_ends[transfer.fifo].direction == "in")
 
     @cached_property
     def run_words(self) -> int:

