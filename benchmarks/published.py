@@ -181,7 +181,7 @@ def _without_kernel(row: Measurement) -> float | None:
 @cache
 def _decode_step(weights: str, extents: tuple[int, ...], array: str, way: str) -> dict[str, Any]:
     dtype = as_dtype(weights)
-    steps = decode("", DecoderShape(*extents, dtype, dtype), array, 2048)  # type: ignore[misc]
+    steps = decode("", DecoderShape(*extents)._replace(weights=dtype, head=dtype), array, 2048)
     return next(step for step in steps if step["way"] == way)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from npu_tensor.runtime.devices import npu_clock
 from npu_tensor.runtime.devices.npu_clock import driver_clock_hz
 from npu_tensor.runtime.rates import npu_rates
 
@@ -44,7 +43,7 @@ def test_the_second_clock_is_the_arrays(
         clocks[0].name, clocks[0].freq_mhz = b"MP-NPU Clock", 1267
         clocks[1].name, clocks[1].freq_mhz = b"H Clock", megahertz
 
-    monkeypatch.setattr(npu_clock.fcntl, "ioctl", ioctl)
+    monkeypatch.setattr("npu_tensor.runtime.devices.npu_clock.fcntl.ioctl", ioctl)
     assert driver_clock_hz(BDF, root) == expected
 
 
