@@ -24,6 +24,8 @@ from npu_tensor.runtime.sim.timeline import Span, Timeline, recorded
 ARRAY = ARRAYS["aie2p"]
 START = ARRAY.queue_start_cycles + ARRAY.read_start_cycles
 WAIT = ARRAY.wait_cycles
+CONTROLLER = 20e-6
+"""Upper bound on the seconds of runtime parameters, the first start and the wait of a kernel of the families."""
 
 
 def test_one_object_goes_through_step_by_step() -> None:
@@ -193,7 +195,7 @@ def test_kernels_of_the_families_have_timelines() -> None:
         assert each.cycles >= event.stream_bytes / 4
         memory = event.ddr_bytes / npu_rates("npu2").ddr_bytes_per_second
         assert each.seconds >= memory
-        assert each.seconds <= 3 * ((event.cycles + event.stream_bytes / 4) / clock + memory)
+        assert each.seconds <= 3 * ((event.cycles + event.stream_bytes / 4) / clock + memory) + CONTROLLER
         assert each.columns() != {0: 0}
 
 
@@ -210,4 +212,4 @@ def test_a_run_that_memory_limits_takes_as_long_as_predicted(uri: str) -> None:
     # An operand and a result, at the rates of the host memory and of one channel each way.
     array, columns = device.target.array, device.target.columns
     moved = x.nbytes * max(2 / rates.ddr_bytes_per_second, 1 / (4 * array.clock_hz * columns))
-    assert moved <= result[0].seconds <= 1.4 * moved
+    assert moved <= result[0].seconds <= 1.4 * moved + CONTROLLER
