@@ -114,7 +114,8 @@ def predict(counters: Counters, array: Array) -> Prediction:
     limit = max(parts, key=lambda part: parts[part])
     cycles = array.queue_start_cycles * bool(tasks) + array.wait_cycles * counters.waits
     overhead = cycles / clock + counters.parameter_words * array.parameter_seconds
-    return Prediction(parts[limit] + overhead, limit, *parts.values(), overhead)
+    compute, stream, ddr, control = parts.values()
+    return Prediction(parts[limit] + overhead, limit, compute, stream, ddr, control, overhead)
 
 
 def start_cycles(direction: Literal["in", "out"], array: Array) -> tuple[int, int]:
