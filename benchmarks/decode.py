@@ -188,9 +188,9 @@ def _changes(launches: Sequence[Sequence[_Kernel]]) -> int:
     return changes
 
 
-def decode(name: str, generation: str, context: int) -> Iterator[dict[str, Any]]:
+def decode(name: str, shape: DecoderShape, generation: str, context: int) -> Iterator[dict[str, Any]]:
     """Yield the cost of a token for each scheme: seconds of kernels, changes, launches and the processor."""
-    array, step = SIMULATED[generation], _Step(MODELS[name], context)
+    array, step = SIMULATED[generation], _Step(shape, context)
     device = SimulatedDevice(f"sim:{generation}", Target(array, array.columns), allocator(), host_step)
     layers, width = step.shape.layers, step.shape.width
     change = device.reconfiguration_cost
@@ -232,7 +232,8 @@ def decode(name: str, generation: str, context: int) -> Iterator[dict[str, Any]]
 @click.option("--context", default=2048, show_default=True, help="Tokens in the cache; as published.")
 def main(quick: bool, context: int) -> Outcome:
     """Decode steps of language models, predicted."""
-    rows = [row for name in MODELS for generation in GENERATIONS for row in decode(name, generation, context)]
+    models = [(*model, generation) for model in MODELS.items() for generation in GENERATIONS]
+    rows = [row for model in models for row in decode(*model, context)]
     for row in rows:
         row |= {f"{name}_ms": row[name] * 1e3 for name in ("kernels", "changes", "launches", "processor")}
         row["gigabytes"] = row["bandwidth"] / 1e9

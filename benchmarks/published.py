@@ -1,10 +1,12 @@
 """Comparison of the cost model with published measurements of NPU kernels: python -m benchmarks.published.
 
 published.json contains the measurements: computation, columns, published time and timing method. Each is predicted with
-the rates of npu_tensor/dataflow/array.py. The prediction uses the tiles of the source if it gives them, else the design
-of the kernel families. A source may describe differences of its kernel: `cores` that compute and `channels` that read
-in a column, `banks` for buffers in separate banks, and `cycles`, the ratio of its code's cycles to ours (one number for
-all its rows).
+the rates of npu_tensor/dataflow/rates.json: launches and changes of configuration or context by the rates alone, decode
+steps by benchmarks.decode, and kernels with the tiles of the source if it gives them, else with the design of the
+kernel families. The launch time of a source was measured with small kernels and contains the starts of their transfers,
+which are therefore not added. A source may describe differences of its kernel: `cores` that compute and `channels` that
+read in a column, `banks` for buffers in separate banks, no `changes` of configuration in a decode step, and `cycles`,
+the ratio of its code's cycles to ours (one number for all its rows).
 
 Rows to which a constant of the model or of the source was fitted are marked with `fit`. The others are held out.
 """
@@ -31,9 +33,11 @@ from npu_tensor.kernels import families
 from npu_tensor.kernels.gemm.tiling import BLOCK_CYCLES
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.planner.fuse import cut
+from npu_tensor.runtime.rates import npu_rates
 from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 
+from .decode import DecoderShape, decode
 from .report import Outcome, Table, benchmark, table
 
 DIFFERENT: Final = 1.5
@@ -134,9 +138,13 @@ def _measurement(row: Mapping[str, Any], sources: Mapping[str, Any]) -> Measurem
         row.get("fit", False),
         None if tile is None else Tile(tuple(tile["core"]), tuple(tile["herd"]), tuple(tile["runs"])),
     )
-    operations = 2 * result.macs / row["value"]
-    rates = {"GFLOPS": operations / 1e9, "TFLOPS": operations / 1e12, "GB/s": result.nbytes / row["value"] / 1e9}
-    return result._replace(seconds=rates[row["unit"]]) if row["unit"] != "us" else result
+    units = {
+        "GFLOPS": lambda: 2e-9 * result.macs,
+        "TFLOPS": lambda: 2e-12 * result.macs,
+        "GB/s": lambda: 1e-9 * result.nbytes,
+        "tokens/s": lambda: 1.0,
+    }
+    return result._replace(seconds=units[row["unit"]]() / row["value"]) if row["unit"] != "us" else result
 
 
 def predicted(row: Measurement, like_ours: bool = False) -> float:
@@ -144,7 +152,35 @@ def predicted(row: Measurement, like_ours: bool = False) -> float:
 
     With `like_ours`, the code is assumed to be as fast as ours.
     """
+    without_kernel = _without_kernel(row)
+    if without_kernel is not None:
+        return without_kernel
     return float(row.source["launch_us"]) * 1e-6 + max(busy(row, like_ours))
+
+
+def _without_kernel(row: Measurement) -> float | None:
+    """Predict the seconds of a launch, a change, or a decode step of several launches. None for a kernel."""
+    rates = npu_rates(row.source["array"])
+    match row.kind:
+        case "dispatch":  # from C++
+            return rates.dispatch_seconds
+        case "launch":  # from Python
+            return rates.python_seconds + rates.dispatch_seconds
+        case "change":
+            return rates.change_seconds
+        case "switch":
+            return rates.switch_seconds + row.columns * rates.switch_column_seconds
+        case "decode":
+            step = _decode_step(row.operand, row.extents, row.source["array"], row.source["way"])
+            return 1 / float(step["rate"]) - (float(step["changes"]) if row.source.get("changes") == 0 else 0)
+    return None
+
+
+@cache
+def _decode_step(weights: str, extents: tuple[int, ...], array: str, way: str) -> dict[str, Any]:
+    dtype = as_dtype(weights)
+    steps = decode("", DecoderShape(*extents)._replace(weights=dtype, head=dtype), array, 2048)
+    return next(step for step in steps if step["way"] == way)
 
 
 def busy(row: Measurement, like_ours: bool = False) -> Busy:
@@ -232,10 +268,9 @@ def kernel_cycles(row: Measurement, tile: Tile) -> float:
 def compared(rows: Iterable[Measurement]) -> Iterator[dict[str, Any]]:
     """Yield the measured and the predicted time of each row, and the limiting resource of the model."""
     for row in rows:
-        result = busy(row)
         seconds = predicted(row)
         launch = float(row.source["launch_us"]) * 1e-6
-        limits = {**result._asdict(), "launch": launch}
+        limits = {"launch": launch} | (busy(row)._asdict() if _without_kernel(row) is None else {})
         yield {
             "source": row.name,
             "array": row.source["array"],
@@ -287,11 +322,11 @@ def _summaries(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return result
 
 
-@benchmark("Without the rows of single products.", timed=False)
+@benchmark("Without decode steps and products whose tiles are published.", timed=False)
 @click.option("--all", "everything", is_flag=True, help="Also print every row.")
 def main(quick: bool, everything: bool) -> Outcome:
     """Compare the cost model with kernels that others have measured."""
-    rows = list(compared(row for row in measurements() if not quick or row.tile is None))
+    rows = list(compared(row for row in measurements() if not quick or (row.tile is None and row.kind != "decode")))
     summaries = _summaries(rows)
     tables: list[Table] = []
     if everything:

@@ -242,7 +242,9 @@ class Config:
     cpu_features: str = _setting(
         "", "lower the instruction set of the CPU device: avx2, sse2, -feature,-feature, or numpy for NumPy only"
     )
-    pool_bytes: int = _setting(1 << 30, "free memory kept for reuse, in bytes")
+    pool_bytes: int = _setting(
+        1 << 30, "free memory kept for reuse, in bytes; above 20 GB also the limit of all memory of an NPU"
+    )
 
     kernel_dirs: tuple[Path, ...] = _setting(
         (),

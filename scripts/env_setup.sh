@@ -26,7 +26,7 @@ _npu_tensor_fail() {
 }
 
 _npu_tensor_env_setup() {
-    local script="$1" root python=python3 directory='' release='' dry_run='' number page
+    local script="$1" root python=python3 directory='' release='' dry_run='' number page revision
     shift
     root="$(CDPATH='' cd -- "$(dirname -- "$script")/.." && pwd)" || return 1
     while [ $# -gt 0 ]; do
@@ -83,12 +83,11 @@ _npu_tensor_env_setup() {
     if [ -n "$release" ]; then
         case "$release" in
             # Nightly builds share a page; the project begins a new one when it is full.
-            *dev* | *+*) page=latest-wheels-4 ;;
-            *) page="v$release" ;;
+            *dev* | *+*) page=latest-wheels-4 revision=main ;;
+            *) page="v$release" revision="v$release" ;;
         esac
         set -- --find-links "https://github.com/Xilinx/mlir-aie/releases/expanded_assets/$page" "mlir_aie==$release" \
-            --find-links https://github.com/Xilinx/llvm-aie/releases/expanded_assets/nightly \
-            "$(grep ^llvm-aie "$root/requirements-iron.txt")"
+            -r "https://raw.githubusercontent.com/Xilinx/mlir-aie/$revision/utils/peano-requirements.txt"
     fi
     _npu_tensor_run "$directory/bin/python" -m pip install "$@" || return 1
     # Isolated (-I), so that the directory one stands in does not count as installed.

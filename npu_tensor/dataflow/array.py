@@ -1,21 +1,37 @@
 """Arrays that designs are made for: geometry, limits and rates, one record per generation.
 
-Limits come from the compilers' own checks and the AIE-ML architecture manual (AM020). A core's data memory, DMA
-channels, buffer descriptors and locks are the same in both generations; geometry, rates and clocks are not.
+All rates of NPUs are in rates.json, each with its source. Where a figure is a range, the value is inside it and the
+source names the chosen end. Limits come from the compilers' own checks and the AIE-ML architecture manual (AM020). A
+core's data memory, DMA channels, buffer descriptors and locks are the same in both generations; geometry, rates and
+clocks are not.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from importlib.resources import files
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
 
-__all__ = ["ARRAYS", "ARRAY_NAMES", "Arch", "Array", "Blocks", "Tile", "TileKind", "arch_of", "configured_arch"]
+__all__ = [
+    "ARRAYS",
+    "ARRAY_NAMES",
+    "RATES",
+    "STREAM_BYTES_PER_CYCLE",
+    "Arch",
+    "Array",
+    "Blocks",
+    "Tile",
+    "TileKind",
+    "arch_of",
+    "configured_arch",
+]
 
 Arch = Literal["aie2", "aie2p"]
 TileKind = Literal["shim", "memtile", "core"]
@@ -50,8 +66,6 @@ class Blocks(NamedTuple):
 class Array:
     """One generation of the array.
 
-    These rates are the only ones: `runtime.rates` takes its priors from here.
-
     Attributes:
         arch: Name of the generation.
         device: Name of the device.
@@ -64,12 +78,19 @@ class Array:
         vector_bytes: Alignment of the widest vector in bytes (aie_api, ld_st.hpp).
         load_bytes: Bytes loaded per cycle and core: two loads of 256 bits (AM020) or 512.
         store_bytes: Bytes stored per cycle and core: one store of 256 bits (AM020) or 512.
-        clock_hz: Clock of cores and streams, for npu2 at the driver's highest power level.
-        ddr_bytes_per_second: Host memory bandwidth of all columns together in long runs.
-        dispatch_seconds: Time from the start of an empty kernel until the host sees its end, measured from C++.
-        change_seconds: Time to reconfigure the array within a launch.
         full_elfs: True if several configurations are stored in a full ELF, which mlir-aie calls a feature of NPU2 and
             tests there only. Otherwise they are stored in an xclbin of several kernels.
+        clock_hz: Clock of cores and streams.
+        ddr_bytes_per_second: Host memory bandwidth of all columns together in long runs.
+        read_start_cycles: Cycles that the first transfer of a shim channel from host memory waits for its data.
+        read_cycles: The same for each further transfer of the channel.
+        write_start_cycles: Cycles before the first transfer of a shim channel to host memory.
+        write_cycles: The same for each further transfer of the channel.
+        queue_start_cycles: Cycles until the controller has queued the first transfer of a run.
+        queue_cycles: The same for each further transfer.
+        wait_cycles: Cycles from the end of a transfer until the controller, which waits for it, goes on.
+        parameter_seconds: Time to write one word of a runtime parameter.
+        dispatch_seconds: Time from the start of an empty kernel until the host sees its end, measured from C++.
         core_rows: Number of core rows.
     """
 
@@ -82,11 +103,18 @@ class Array:
     vector_bytes: int
     load_bytes: int
     store_bytes: int
+    full_elfs: bool
     clock_hz: float
     ddr_bytes_per_second: float
+    read_start_cycles: int
+    read_cycles: int
+    write_start_cycles: int
+    write_cycles: int
+    queue_start_cycles: int
+    queue_cycles: int
+    wait_cycles: int
+    parameter_seconds: float
     dispatch_seconds: float
-    change_seconds: float
-    full_elfs: bool
     core_rows: int = 4
 
     def tiles(self, columns: int) -> list[Tile]:
@@ -94,8 +122,20 @@ class Array:
         return [Tile(column, row) for column in range(columns) for row in range(2, 2 + self.core_rows)]
 
 
-STREAM_BYTES_PER_CYCLE: Final = 4
-"""Bytes per cycle on every DMA channel: one 32-bit word."""
+RATES: Final[Mapping[str, Mapping[str, Any]]] = {
+    section: {name: figure["value"] for name, figure in figures.items()}
+    for section, figures in json.loads(files(__package__).joinpath("rates.json").read_text("utf-8")).items()
+}
+"""Values of rates.json: rates of both arrays and of each by device, clocks by processor, and shares by power mode."""
+
+STREAM_BYTES_PER_CYCLE: Final[int] = RATES["both"]["stream_bytes_per_cycle"]
+"""Bytes per cycle on every DMA channel."""
+
+
+def _rates(device: str) -> dict[str, Any]:
+    names = {each.name for each in fields(Array)}
+    return {name: value for name, value in RATES[device].items() if name in names}
+
 
 ARRAYS: Final[Mapping[str, Array]] = MappingProxyType(
     {
@@ -116,11 +156,8 @@ ARRAYS: Final[Mapping[str, Array]] = MappingProxyType(
             vector_bytes=32,
             load_bytes=64,
             store_bytes=32,
-            clock_hz=1.0e9,
-            ddr_bytes_per_second=24e9,  # amd/IRON: 22 GB/s under products that do not wait for them
-            dispatch_seconds=260e-6,  # amd/IRON's cost tables: 255 to 270 us for a small step
-            change_seconds=125e-6,  # the same: 117 to 130 us for another kernel of a context
             full_elfs=False,
+            **_rates("npu1"),
         ),
         "aie2p": Array(
             "aie2p",
@@ -154,11 +191,8 @@ ARRAYS: Final[Mapping[str, Array]] = MappingProxyType(
             vector_bytes=64,
             load_bytes=128,
             store_bytes=64,
-            clock_hz=1.8e9,  # npu4_dpm_clk_table of the amdxdna driver; the int8 rates of arXiv 2512.13282 need 1.7
-            ddr_bytes_per_second=55e9,  # see cost.RUN_BYTES; 39 to 71 have been published
-            dispatch_seconds=110e-6,  # npupy: 72 to 115 us for a small op; amd/IRON: a floor of 107
-            change_seconds=39e-6,  # amd/IRON's table of decode steps: 38.5 to 39.3 us in a full ELF
             full_elfs=True,
+            **_rates("npu2"),
         ),
     }
 )

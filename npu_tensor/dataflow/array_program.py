@@ -52,7 +52,9 @@ class ArrayProgram:
         arguments: Bytes of each argument.
 
     Raises:
-        ArgumentError: There are no runs, they are for different arrays, or a host buffer exceeds its argument.
+        ArgumentError: There are no runs, they are for different arrays, a host buffer exceeds its argument, or a run
+            writes bytes that it uses as another host buffer. Such runs gave different results on NPUs each time
+            (Xilinx/mlir-aie#3656).
     """
 
     name: str
@@ -84,6 +86,18 @@ class ArrayProgram:
                     raise ArgumentError(
                         f"program {self.name}: buffer {buffer.name} of run {number} ({run.design.name}) needs "
                         f"{buffer.type.nbytes} bytes from {offset} on, and argument {argument} has {size}"
+                    )
+            self._require_separate_results(number, run)
+
+    def _require_separate_results(self, number: int, run: DesignRun) -> None:
+        buffers = list(zip(run.design.host_buffers, run.slices, strict=True))
+        for result, (argument, start) in buffers:
+            for other, (others, offset) in buffers:
+                overlap = max(start, offset) < min(start + result.type.nbytes, offset + other.type.nbytes)
+                if other is not result and others == argument and overlap and result.name in run.design.written:
+                    raise ArgumentError(
+                        f"program {self.name}: run {number} ({run.design.name}) writes buffer {result.name} over "
+                        f"buffer {other.name} in argument {argument}; give it bytes of its own"
                     )
 
     @property

@@ -5,14 +5,15 @@ The same `Counters` come from `count`, which reads the design, and from the simu
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from npu_tensor.dataflow.array import STREAM_BYTES_PER_CYCLE, Array, Tile
+from npu_tensor.dataflow.array import RATES, STREAM_BYTES_PER_CYCLE, Array, Tile
 from npu_tensor.dataflow.checks.balance import Flow
 from npu_tensor.dataflow.checks.index import Index, walk
-from npu_tensor.dataflow.design import AccessPattern, Design, FunctionCall, KernelFunction, Loop, Statement
+from npu_tensor.dataflow.design import AccessPattern, Design, FunctionCall, KernelFunction, Loop, Statement, Transfer
 
 __all__ = [
     "CALL_CYCLES",
@@ -25,22 +26,21 @@ __all__ = [
     "count",
     "host_bytes",
     "predict",
+    "start_cycles",
+    "tasks_of",
+    "waits_of",
 ]
 
-CALL_CYCLES: Final = 20
-"""Cycles of a core around one kernel call: arguments, branch, saved registers and return. An assumption."""
+CALL_CYCLES: Final[int] = RATES["both"]["call_cycles"]
+"""Cycles of a core around one kernel call."""
 
-LOCK_CYCLES: Final = 10
-"""Cycles of one acquire or release that does not wait, including the selection of the buffer. An assumption."""
+LOCK_CYCLES: Final[int] = RATES["both"]["lock_cycles"]
+"""Cycles of one acquire or release that does not wait, including the selection of the buffer."""
 
-RUN_BYTES: Final = 64
-"""Overhead of a contiguous run of host memory, in bytes: about one beat of the bus.
+RUN_BYTES: Final[int] = RATES["both"]["run_bytes"]
+"""Overhead of a contiguous run of host memory, in bytes."""
 
-It reproduces the rates that amd/IRON publishes for products on npu2: 10 GB/s in runs of 16 bytes, 39 in runs of 128 and
-47 to 52 in runs of a kilobyte and more.
-"""
-
-Limit = Literal["compute", "stream", "ddr"]
+Limit = Literal["compute", "stream", "ddr", "control"]
 
 
 class Channel(NamedTuple):
@@ -59,37 +59,70 @@ class Counters:
         cycles: Cycles per core: kernel calls, plus CALL_CYCLES for each, and LOCK_CYCLES for each acquire and release.
         stream_bytes: Bytes per DMA channel.
         ddr_bytes: Bytes between host memory and array, as counted by `host_bytes`.
-        transfers: DMA tasks that the host starts.
+        tasks: Transfers per shim channel, started by the controller.
+        waits: Waits of the controller with no other transfer in flight.
+        parameter_words: Words of runtime parameters that the controller writes.
     """
 
     cycles: Mapping[Tile, int]
     stream_bytes: Mapping[Channel, int]
     ddr_bytes: int
-    transfers: int
+    tasks: Mapping[Channel, int]
+    waits: int
+    parameter_words: int
+
+    @property
+    def transfers(self) -> int:
+        """Number of transfers of all channels."""
+        return sum(self.tasks.values())
 
 
 class Prediction(NamedTuple):
-    """Predicted seconds of one run within a launch, the limiting resource, and the seconds of each resource alone."""
+    """Predicted seconds of one run within a launch, the limiting resource, and the seconds of each resource alone.
+
+    `overhead` is added to the slowest of them: runtime parameters, the first transfer's start, and waits.
+    """
 
     seconds: float
     limit: Limit
     compute: float
     stream: float
     ddr: float
+    control: float
+    overhead: float
 
 
 def predict(counters: Counters, array: Array) -> Prediction:
-    """Predict the seconds of a run within a launch: the maximum of busiest core, busiest DMA channel and host memory.
+    """Predict the seconds of a run within a launch.
 
-    The three overlap, because every fifo is double buffered. Filling and draining the pipeline and reading the
-    instruction stream are ignored. The families charge conflicts of memory banks.
+    The busiest core, the busiest DMA channel, the host memory and the controller, which queues transfers, overlap,
+    because every fifo is double buffered. Parameters, the first transfer and waits for everything in flight do not.
+    Filling and draining the pipeline is ignored. The families charge conflicts of memory banks.
     """
-    compute = max(counters.cycles.values(), default=0) / array.clock_hz
-    stream = max(counters.stream_bytes.values(), default=0) / (STREAM_BYTES_PER_CYCLE * array.clock_hz)
-    ddr = counters.ddr_bytes / array.ddr_bytes_per_second
-    parts: dict[Limit, float] = {"compute": compute, "stream": stream, "ddr": ddr}
+    clock, tasks = array.clock_hz, counters.tasks
+    stream = 0.0
+    for channel, nbytes in counters.stream_bytes.items():
+        first, further = start_cycles(channel.direction, array)
+        starts = first + (tasks[channel] - 1) * further if channel in tasks else 0
+        stream = max(stream, nbytes / STREAM_BYTES_PER_CYCLE + starts)
+    parts: dict[Limit, float] = {
+        "compute": max(counters.cycles.values(), default=0) / clock,
+        "stream": stream / clock,
+        "ddr": counters.ddr_bytes / array.ddr_bytes_per_second,
+        "control": max(0, counters.transfers - 1) * array.queue_cycles / clock,
+    }
     limit = max(parts, key=lambda part: parts[part])
-    return Prediction(parts[limit], limit, compute, stream, ddr)
+    cycles = array.queue_start_cycles * bool(tasks) + array.wait_cycles * counters.waits
+    overhead = cycles / clock + counters.parameter_words * array.parameter_seconds
+    compute, stream, ddr, control = parts.values()
+    return Prediction(parts[limit] + overhead, limit, compute, stream, ddr, control, overhead)
+
+
+def start_cycles(direction: Literal["in", "out"], array: Array) -> tuple[int, int]:
+    """Return the cycles in which a shim channel starts the first transfer of a run, and each further one."""
+    if direction == "out":
+        return array.read_start_cycles, array.read_cycles
+    return array.write_start_cycles, array.write_cycles
 
 
 def host_bytes(pattern: AccessPattern, itemsize: int) -> int:
@@ -128,7 +161,29 @@ def count(design: Design) -> Counters:
     itemsizes = {buffer.name: buffer.type.itemsize for buffer in design.host_buffers}
     transfers = flow.index.transfers
     ddr_bytes = sum(host_bytes(transfer.pattern, itemsizes[transfer.buffer]) for transfer in transfers)
-    return Counters(cycles, stream_bytes, ddr_bytes, len(transfers))
+    words = sum(parameter.words for parameter in design.parameters)
+    return Counters(cycles, stream_bytes, ddr_bytes, tasks_of(design), waits_of(design), words)
+
+
+def tasks_of(design: Design) -> dict[Channel, int]:
+    """Return the number of transfers of each shim channel."""
+    tasks: Counter[Channel] = Counter()
+    for step in design.sequence:
+        if isinstance(step, Transfer):
+            end = design.shim_ends[step.fifo]
+            tasks[Channel(Tile(end.column, 0), step.fifo, "out" if end.direction == "out" else "in")] += 1
+    return dict(tasks)
+
+
+def waits_of(design: Design) -> int:
+    """Count the waits of a sequence after which no group of transfers is unfinished."""
+    waits, unfinished = 0, dict[int, bool]()
+    for step in design.sequence:
+        if isinstance(step, Transfer):
+            unfinished[step.group] = unfinished.get(step.group, False) or step.wait
+        else:
+            waits += unfinished.pop(step.group, False) and not unfinished
+    return waits
 
 
 def _cycles(statement: Statement, functions: Mapping[str, KernelFunction]) -> int:

@@ -491,6 +491,12 @@ class Design(Configuration):
         return Configuration(**_parts(self)).shared()
 
     @cached_property
+    def written(self) -> frozenset[str]:
+        """Names of the host buffers that the array writes."""
+        transfers = (step for step in self.sequence if isinstance(step, Transfer))
+        return frozenset(transfer.buffer for transfer in transfers if self.shim_ends[transfer.fifo].direction == "in")
+
+    @cached_property
     def run_words(self) -> int:
         """Number of words of each runtime parameter that are passed with every run."""
         values = dict(self.values)

@@ -3,8 +3,8 @@
     npu_rates("npu2", {"NPU": "NPU Strix"}).dispatch_seconds
     too_long(kernel.cost)               # reason not to launch a kernel, or None
 
-The priors are in priors.json, each with its source, and those of the arrays in dataflow.array. Measurements are in the
-cache directory, in one file per processor, and one per NPU, driver and power mode.
+The priors are in priors.json and, for NPUs, in dataflow/rates.json, each with its source. Measurements are in the cache
+directory, in one file per processor, and one per NPU, driver and power mode.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any, Final
 from npu_tensor._util.affinity import available_cores
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
-from npu_tensor.dataflow.array import ARRAYS
+from npu_tensor.dataflow.array import RATES
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.devices.system import processor_fields
 from npu_tensor.runtime.store.directories import readable, writable
@@ -37,6 +38,7 @@ __all__ = [
     "ProcessorRates",
     "TileShape",
     "calibration_path",
+    "clock_hz",
     "forget",
     "npu_rates",
     "priors",
@@ -50,7 +52,7 @@ MAX_LAUNCH_SECONDS: Final = 0.5
 """The longest predicted launch that is made. The driver's watchdog ends one after 2 s (amd/xdna-driver#1083), and a
 prediction may be wrong by some factor."""
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 """Format of calibration files. Files of other formats are ignored."""
 
 
@@ -112,7 +114,9 @@ class NpuRates:
     step_seconds: float  # overhead of each kernel within a launch
     change_seconds: float | None  # extra after another configuration; None if a launch has one
     switch_seconds: float  # extra after a launch in another hardware context
-    bytes_per_second: float  # between host memory and array, in all columns
+    switch_column_seconds: float  # the same for each column of the context
+    clock_hz: float  # of cores and streams
+    ddr_bytes_per_second: float  # between host memory and array, in all columns
     core_rate: float  # measured rate of its cores as a fraction of the predicted rate
     sync_seconds_per_byte: float  # for the host to write back or drop the cache lines of a buffer
     copied_bytes: float  # per second, of a tensor into a buffer as it is
@@ -134,13 +138,17 @@ def too_long(cost: Cost) -> str | None:
 @cache
 def priors() -> Mapping[str, Mapping[str, Any]]:
     """Return the priors by "processor", "npu1" or "npu2", and by field. Their sources are in the files."""
-    content = json.loads(files(__package__).joinpath("priors.json").read_text("utf-8"))
-    rates = {kind: {name: figure["value"] for name, figure in figures.items()} for kind, figures in content.items()}
-    for array in ARRAYS.values():
-        rates[array.device]["dispatch_seconds"] = array.dispatch_seconds
-        rates[array.device]["change_seconds"] = array.change_seconds
-        rates[array.device]["bytes_per_second"] = array.ddr_bytes_per_second
-    return rates
+    processor = json.loads(files(__package__).joinpath("priors.json").read_text("utf-8"))["processor"]
+    names = [field.name for field in fields(NpuRates)]
+    rates = {device: {name: RATES[device][name] for name in names} for device in ("npu1", "npu2")}
+    return {"processor": {name: figure["value"] for name, figure in processor.items()}, **rates}
+
+
+def clock_hz(device: str, processor: str, power: str = "default") -> float:
+    """Return the clock of an NPU by the name of its processor and the power mode, from priors."""
+    clocks = RATES["processors"].items() if device == "npu1" else ()
+    known = next((clock for pattern, clock in clocks if re.search(pattern, f"{processor} ")), RATES[device]["clock_hz"])
+    return float(known * RATES["power"].get(power, 1))
 
 
 def processor_identity() -> dict[str, str]:
@@ -167,17 +175,21 @@ def processor_rates(lanes: int | None = None) -> ProcessorRates:
     return rates if measured or lanes is None else rates.scaled(lanes)
 
 
-def npu_rates(device: str, identity: Mapping[str, str] | None = None) -> NpuRates:
+def npu_rates(device: str, identity: Mapping[str, str] | None = None, clock: float | None = None) -> NpuRates:
     """Return the rates of an NPU.
 
     Args:
         device: Kind of the NPU, "npu1" or "npu2".
         identity: Name, driver and power mode of the NPU; None if it is simulated.
+        clock: Clock in Hz if the driver reports it. Without a measurement, it replaces the prior.
     """
-    measured = None if identity is None else _read(device, tuple(identity.items()), config.cache_dir)
-    rates = measured or _prior(device)
-    assert isinstance(rates, NpuRates)
-    return rates
+    prior = _prior(device)
+    assert isinstance(prior, NpuRates)
+    if identity is None:
+        return prior
+    measured = _read(device, tuple(identity.items()), config.cache_dir)
+    assert measured is None or isinstance(measured, NpuRates)
+    return measured or replace(prior, clock_hz=clock or clock_hz(device, _model(), identity["power"]))
 
 
 @cache

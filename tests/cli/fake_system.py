@@ -69,7 +69,7 @@ class Machine:
         self.pyxrt: Any = SimpleNamespace(__file__="/usr/lib/python3/dist-packages/pyxrt.so")
         self.npus: list[PhysicalDevice] = [NPU]
         self.left_out: list[LeftOut] = []
-        self.toolchain: Toolchain | str = Toolchain("1.4.1", "21.0.0.2026080301", Path("bin"))
+        self.toolchain: Toolchain | str = Toolchain("1.4.5", "21.0.0.2026080301", Path("bin"))
         self.no_kernels: str | None = None
         self.compiler: str | None = "no C++ compiler"
         for file, text in FILES.items():

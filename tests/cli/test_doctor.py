@@ -84,7 +84,7 @@ def test_nothing_is_wrong_with_a_machine_where_all_is_well(machine: Machine, lib
         "device files": ["/dev/accel/accel0"],
         "XRT": ["2.25.0 (", str(libraries / FAKE_XRT.names[0]), "search path", "build 0123456789abcdef"],
         "pyxrt": ["/usr/lib/python3/dist-packages/pyxrt.so"],
-        "mlir-aie": ["1.4.1", "none was run on an NPU"],
+        "mlir-aie": ["1.4.5", "none was run on an NPU"],
         "Peano": ["21.0.0.2026080301"],
         "HSA runtime": [str(libraries / FAKE_HSA.names[0]), "optional"],
         "cache directory": [str(config.cache_dir)],
@@ -199,7 +199,7 @@ PROBLEMS = [
     ),
     Fault(
         "wrong code",
-        having(toolchain=Toolchain("1.4.1", "21.0.0.2026062401+abc", Path())),
+        having(toolchain=Toolchain("1.4.5", "21.0.0.2026062401+abc", Path())),
         "Peano",
         "2026062401",
         "env_setup.sh",
@@ -274,10 +274,11 @@ def test_error_numbers_of_xrt_are_explained(machine: Machine, number: str, cause
 @pytest.mark.parametrize(
     ("version", "status"),
     [
-        ("1.4.0", "ok"),
-        ("1.4", "note"),
+        ("1.4.1", "problem"),
+        ("1.4", "problem"),
         ("1.3.4", "problem"),
-        ("1.4.5", "note"),
+        ("1.4.5", "ok"),
+        ("1.4.6", "note"),
         ("1.10.0", "note"),
         ("1.4.2.dev7+g0123456", "note"),
         ("0.0.1.2026020304+abcdef0", "note"),  # A nightly build: older by its number, newer by its date.
@@ -296,7 +297,7 @@ def test_versions_of_mlir_aie(machine: Machine, version: str, status: str) -> No
 NOTES = [
     Fault("other system", write("etc/os-release", "NAME=Gentoo\n"), "operating system", "Gentoo", ""),
     Fault("no os-release", remove("etc/os-release"), "operating system", "unknown version", ""),
-    Fault("Peano", having(toolchain=Toolchain("1.4.1", "22.0.0.2026091501", Path())), "Peano", "22.0.0.2026091501", ""),
+    Fault("Peano", having(toolchain=Toolchain("1.4.5", "22.0.0.2026091501", Path())), "Peano", "22.0.0.2026091501", ""),
     Fault("no compiler", having(compiler="no c++"), "C++ compiler", "no c++", "sudo apt install g++"),
 ]
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
+from npu_tensor.dataflow import array
 from npu_tensor.dataflow.array import ARRAYS, Tile
 from npu_tensor.dataflow.cost import (
     CALL_CYCLES,
@@ -26,6 +29,9 @@ SOURCE = Source(
 extern "C" void nt_copy(const int32_t *x, int32_t *y, int32_t n) { for (int i = 0; i < n; i++) y[i] = x[i]; }
 """,
 )
+
+
+X: Final = Channel(Tile(0, 0), "x", "out")
 
 
 def copy(d: Builder, x: ObjectType, y: ObjectType, cycles: int) -> Callable[..., None]:
@@ -100,7 +106,8 @@ def test_counters_of_a_pipeline() -> None:
         Channel(shim, "c", "in"): 16384,
     }
     assert result.ddr_bytes == 2 * 16384
-    assert result.transfers == 3
+    assert result.tasks == {Channel(shim, "a", "out"): 2, Channel(shim, "c", "in"): 1}
+    assert (result.transfers, result.waits, result.parameter_words) == (3, 1, 0)
 
 
 def test_counters_through_memtiles() -> None:
@@ -142,9 +149,13 @@ def test_the_published_effect_of_short_runs(nbytes: int, published: float) -> No
 @pytest.mark.parametrize(
     ("counters", "limit", "seconds"),
     [
-        (Counters({Tile(0, 2): 3_000_000, Tile(0, 3): 1}, {}, 15_000, 1), "compute", 3e-3),
-        (Counters({}, {Channel(Tile(0, 0), "x", "out"): 8_000_000}, 8_000_000, 1), "stream", 2e-3),
-        (Counters({}, {Channel(Tile(0, 0), "x", "out"): 1_000_000}, 48_000_000, 1), "ddr", 2e-3),
+        (Counters({Tile(0, 2): 3_000_000, Tile(0, 3): 1}, {}, 15_000, {}, 0, 0), "compute", 3e-3),
+        (Counters({}, {X: 8_000_000}, 8_000_000, {}, 0, 0), "stream", 2e-3),
+        (Counters({}, {X: 1_000_000}, 48_000_000, {}, 0, 0), "ddr", 2e-3),
+        # The first transfer is queued in 3,050 cycles, each other one in 520. A channel starts in 1,330 and 325.
+        (Counters({}, {X: 40_000}, 40_000, {X: 101}, 0, 0), "control", 52e-6 + 3.05e-6),
+        (Counters({}, {X: 4_000_000}, 40_000, {X: 11}, 0, 0), "stream", 1e-3 + 4.58e-6 + 3.05e-6),
+        (Counters({Tile(0, 2): 30_000}, {}, 0, {X: 1}, 2, 100), "compute", 30e-6 + 3.05e-6 + 16e-6 + 6.6e-6),
     ],
 )
 def test_the_slowest_resource_limits(counters: Counters, limit: str, seconds: float) -> None:
@@ -152,6 +163,41 @@ def test_the_slowest_resource_limits(counters: Counters, limit: str, seconds: fl
     result = predict(counters, ARRAYS["aie2"])
     assert result.limit == limit
     assert result.seconds == pytest.approx(seconds)
+
+
+def test_waits_with_nothing_else_in_flight() -> None:
+    d = Builder("groups", "aie2p", columns=1)
+    x, y = d.host_buffer("x", "int32", 32), d.host_buffer("y", "int32", 32)
+    kind = ObjectType("int32", (8,))
+    a, b = d.fifo("a", kind, Tile(0, 0), [Tile(0, 2)]), d.fifo("b", kind, Tile(0, 2), [Tile(0, 0)])
+    function = copy(d, kind, kind, 1)
+
+    def body(source: Any, result: Any) -> None:
+        function(source.acquire(1), result.acquire(1), 8)
+        source.release(1)
+        result.release(1)
+
+    d.worker(Tile(0, 2), body, [a, b])
+    groups = [d.group() for _ in range(4)]
+    for number, group in enumerate(groups):
+        d.fill(a, x, AccessPattern.linear(8, 8 * number), group)
+        d.drain(b, y, AccessPattern.linear(8, 8 * number), group)
+        if number == 0:
+            d.finish(group)  # alone
+        elif number > 1:
+            d.finish(groups[number - 1])  # while the next group is in flight
+    d.finish(groups[3])
+    assert count(d.build()).waits == 2
+
+
+def test_values_of_the_table_are_inside_their_ranges() -> None:
+    content = json.loads(Path(array.__file__).with_name("rates.json").read_text("utf-8"))
+    for section, figures in content.items():
+        for name, figure in figures.items():
+            assert {"value", "source"} <= figure.keys() <= {"value", "low", "high", "source"}, name
+            assert figure.get("low", figure["value"]) <= figure["value"] <= figure.get("high", figure["value"]), name
+            assert len(figure["source"]) > 20, (section, name)
+    assert content["npu1"].keys() == content["npu2"].keys()
 
 
 def fifo(consumer: Tile, **arguments: Any) -> ObjectFifo:

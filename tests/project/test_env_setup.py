@@ -132,21 +132,24 @@ def test_it_leaves_nothing_behind_but_the_environment(shell: str, options: str, 
 @pytest.mark.parametrize(("version", "page"), [("1.4.0", "v1.4.0"), ("1.4.2.dev7+g0123456", "latest-wheels-4")])
 def test_another_version_comes_from_its_own_page(version: str, page: str, fake: dict[str, str]) -> None:
     (install,) = re.findall(r"pip install (--find.*)", run(f". {SCRIPT} --dry-run --mlir-aie {version}", fake).stdout)
-    releases = "https://github.com/Xilinx/{}/releases/expanded_assets/{}"
+    revision = page if page.startswith("v") else "main"
     assert install.split() == [
-        *("--find-links", releases.format("mlir-aie", page), f"mlir_aie=={version}"),
-        *("--find-links", releases.format("llvm-aie", "nightly"), REQUIREMENTS.read_text().splitlines()[-1]),
+        *(
+            "--find-links",
+            f"https://github.com/Xilinx/mlir-aie/releases/expanded_assets/{page}",
+            f"mlir_aie=={version}",
+        ),
+        *("-r", f"https://raw.githubusercontent.com/Xilinx/mlir-aie/{revision}/utils/peano-requirements.txt"),
     ]
 
 
 def test_the_requirements_name_a_release_and_its_own_page() -> None:
     lines = [line for line in REQUIREMENTS.read_text().splitlines() if line and not line.startswith("#")]
-    page, mlir_aie, nightly, peano = lines
-    assert mlir_aie.split("==")[0] == "mlir_aie"
-    *_, newest = json.loads(TESTED.read_text())["Peano"]["tested"]
-    assert peano.split("+")[0] == f"llvm-aie=={newest}"
-    assert page.endswith(f"/Xilinx/mlir-aie/releases/expanded_assets/v{mlir_aie.split('==')[1]}")
-    assert nightly.endswith("/Xilinx/llvm-aie/releases/expanded_assets/nightly")
+    page, mlir_aie, peano = lines
+    *_, newest = json.loads(TESTED.read_text())["mlir-aie"]["tested"]
+    assert mlir_aie == f"mlir_aie=={newest}"
+    assert page.endswith(f"/Xilinx/mlir-aie/releases/expanded_assets/v{newest}")
+    assert peano.endswith(f"/Xilinx/mlir-aie/v{newest}/utils/peano-requirements.txt")
 
 
 @pytest.mark.parametrize("shell", SHELLS)

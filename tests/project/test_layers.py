@@ -61,7 +61,10 @@ FOR_TYPES_ALONE = {"npu_tensor.ops.registry"}
 
 RUNTIME_LAYERS = (
     ("dlpack", "memory", "scratch"),
-    ("build.headers", "build.process", "build.progress", "devices.shared_libraries", "devices.system"),
+    (
+        *("build.headers", "build.process", "build.progress"),
+        *("devices.npu_clock", "devices.shared_libraries", "devices.system"),
+    ),
     ("store",),
     ("rates",),
     ("reference",),

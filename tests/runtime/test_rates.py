@@ -13,7 +13,7 @@ from cost_tasks import cost, opened, tensor
 from npu_tensor.config import config
 from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
-from npu_tensor.runtime.rates import NpuRates, ProcessorRates, npu_rates, priors, processor_identity, processor_rates
+from npu_tensor.runtime.rates import ProcessorRates, npu_rates, priors, processor_identity, processor_rates
 
 pytestmark = pytest.mark.usefixtures("own_rates")
 
@@ -21,15 +21,29 @@ PRIORS = json.loads(Path(rates.__file__).with_name("priors.json").read_text("utf
 NPU = {"npu": "AIE-0123456789abcdef", "driver": "NPU Strix 2.21", "power": "default"}
 
 
-@pytest.mark.parametrize("kind", ["processor", "npu1", "npu2"])
-def test_every_prior_has_a_source(kind: str) -> None:
-    expected = ProcessorRates if kind == "processor" else NpuRates
-    of_the_array = set() if kind == "processor" else {"dispatch_seconds", "change_seconds", "bytes_per_second"}
-    assert PRIORS[kind].keys() | of_the_array == {field.name for field in fields(expected)}
-    assert PRIORS[kind].keys().isdisjoint(of_the_array)
-    for name, figure in PRIORS[kind].items():
+def test_every_prior_of_the_processor_has_a_source() -> None:
+    """Those of NPUs are tested with their table, see test_cost."""
+    assert PRIORS["processor"].keys() == {field.name for field in fields(ProcessorRates)}
+    for name, figure in PRIORS["processor"].items():
         assert figure.keys() == {"value", "source"}, name
         assert len(figure["source"]) > 20, name
+
+
+@pytest.mark.parametrize(
+    ("processor", "power", "gigahertz"),
+    [
+        ("AMD Ryzen 9 7940HS w/ Radeon 780M Graphics", "default", 1.0),
+        ("AMD Ryzen 7 8840U w/ Radeon 780M Graphics", "turbo", 1.6),
+        ("AMD Ryzen 7 250 w/ Radeon 780M Graphics", "default", 1.6),
+        ("AMD Ryzen 7 8700G w/ Radeon 780M Graphics", "high", 1.8),
+        ("AMD Ryzen 7 8700G w/ Radeon 780M Graphics", "medium", 1.03),
+        ("AMD Ryzen 7 8700G w/ Radeon 780M Graphics", "low", 0.8),
+    ],
+)
+def test_the_clock_depends_on_processor_and_power_mode(processor: str, power: str, gigahertz: float) -> None:
+    assert rates.clock_hz("npu1", processor, power) == pytest.approx(gigahertz * 1e9, rel=1e-3)
+    if power in ("default", "high", "turbo"):
+        assert rates.clock_hz("npu2", "AMD Ryzen AI 9 HX 370 w/ Radeon 890M", power) == 1.8e9
 
 
 def test_priors_follow_the_vectors_of_the_processor() -> None:
@@ -52,6 +66,8 @@ def test_other_drivers_power_modes_and_devices_have_rates_of_their_own() -> None
     rates.save("npu2", NPU, replace(npu_rates("npu2"), dispatch_seconds=77e-6))
     for key in NPU:
         assert npu_rates("npu2", NPU | {key: "another"}) == npu_rates("npu2")
+    slow = npu_rates("npu2", NPU | {"power": "low"})
+    assert slow == replace(npu_rates("npu2"), clock_hz=slow.clock_hz) != npu_rates("npu2")
     assert npu_rates("npu1", NPU) == npu_rates("npu1")
 
 
@@ -95,7 +111,7 @@ NONSENSE: list[tuple[dict[str, Any], str]] = [
     ({"rates": {"levels": [3]}}, "does not have the fields of ProcessorRates"),
     ({"rates": {"tiles": {"float32": {"rows": 8}}}}, "does not have the fields of ProcessorRates"),
     ({"rates": {"more": 1.0}}, "does not have the fields of ProcessorRates"),
-    ({"format": 0}, "no calibration of format 4"),
+    ({"format": 0}, "no calibration of format 5"),
     ({"identity": {"processor": "another one"}}, "was measured with"),
 ]
 

@@ -52,6 +52,7 @@ UNITS: Final = {
     "macs": "MAC/s",
     "flops": "FLOP/s",
     "watts": "W",
+    "hz": "Hz",
 }
 """Units of rates by part of their names. The first match counts."""
 

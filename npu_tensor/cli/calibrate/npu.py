@@ -23,6 +23,7 @@ from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.ops.declare import Layout
 from npu_tensor.planner.fuse import cut
+from npu_tensor.runtime.npu.npu_cost import kernel_seconds
 from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 from npu_tensor.runtime.npu.packing import pack
 from npu_tensor.runtime.rates import NpuRates, npu_rates
@@ -65,7 +66,7 @@ def measure_npu(device: NpuDevice, quick: bool = False) -> NpuRates:
         _, multiply, product = kernel(device, _ones(side, side) @ _ones(side, side))
         probes = ((small,), (other, small), (small, small), (large,), (product,))
         base, switching, same, streaming, multiplying = (_launched(device, rounds, *each) for each in probes)
-    bandwidth = positive("bytes_per_second", stream.prediction[0].ddr_bytes / (streaming.done - base.done))
+    bandwidth = positive("ddr_bytes_per_second", stream.prediction[0].ddr_bytes / (streaming.done - base.done))
     core_rate = positive("core_rate", multiply.prediction[1].compute / (multiplying.done - base.done))
     measured = replace(
         prior,
@@ -73,7 +74,8 @@ def measure_npu(device: NpuDevice, quick: bool = False) -> NpuRates:
         dispatch_seconds=positive("dispatch_seconds", base.done - base.asked),
         # Each round has two switches. An unmeasurable difference counts as a tenth of a launch.
         switch_seconds=max((switching.done - same.done) / 2, base.done / 10),
-        bytes_per_second=bandwidth,
+        switch_column_seconds=0,
+        ddr_bytes_per_second=bandwidth,
         core_rate=core_rate,
     )
     measured = _with_host(measured, device, n, quick)
@@ -105,8 +107,7 @@ def _with_launches(rates: NpuRates, device: NpuDevice, rounds: int) -> NpuRates:
     grouped, mixed = seconds([0] * REPEATS + [1] * REPEATS), seconds([0, 1] * REPEATS)
     if one is not None and several is not None:
         counters, work = kernels[0].prediction
-        memory = counters.ddr_bytes / rates.bytes_per_second
-        step = (several - one) / (REPEATS - 1) - max(work.compute / rates.core_rate, work.stream, memory)
+        step = (several - one) / (REPEATS - 1) - kernel_seconds(rates, device.target.array, counters, work)
         step = max(step, one / 100)
         # The measured launch cost includes one kernel.
         dispatch = max(rates.dispatch_seconds - step, rates.dispatch_seconds / 10)

@@ -83,21 +83,27 @@ def queues(index: Index) -> Iterator[Violation]:
 
 
 def overlaps(index: Index) -> Iterator[Violation]:
-    """Check that concurrent drains of different fifos write to different places. Only linear ones are compared."""
+    """Check that concurrent transfers do not write where another one writes or reads. Only linear ones are compared.
+
+    An array that reads what it writes gives different results each time (Xilinx/mlir-aie#3656).
+    """
     violations: dict[Violation, None] = {}
     for fifo, transfer, running in _running(index):
         span = _span(index, transfer)
-        if fifo.producer.kind == "shim" or span is None:
-            continue
+        fills = fifo.producer.kind == "shim"
         for name, started in running.items():
-            if name == fifo.name or index.fifos[name].producer.kind == "shim":
+            others_fill = index.fifos[name].producer.kind == "shim"
+            if span is None or name == fifo.name or (fills and others_fill):
                 continue
             for _, other in started:
                 theirs = _span(index, other) if other.buffer == transfer.buffer else None
                 if theirs and span[0] < theirs[1] and theirs[0] < span[1]:
                     start = max(span[0], theirs[0])
                     message = (
-                        f"drains of fifos {name} and {fifo.name} both write element {start} of {transfer.buffer}, "
+                        f"a fill and a drain of fifos {name} and {fifo.name} use element {start} of {transfer.buffer} "
+                        "at the same time; wait in between, or write elsewhere."
+                        if fills or others_fill
+                        else f"drains of fifos {name} and {fifo.name} both write element {start} of {transfer.buffer}, "
                         "and nothing decides which comes last."
                     )
                     violations[Violation("overlap", transfer.buffer, message)] = None

@@ -63,7 +63,6 @@ def module(program: ArrayProgram, resolved: Sequence[str]) -> str:
         device = devices.setdefault(number, [f"  aie.device({kind}) @configuration_{number} {{\n", body])
         device.append(f"    aie.runtime_sequence @{name}{sequence}")
     lines = [f"  aie.device({kind}) @main {{", *_main(program, sequences), "  }"]
-    lines += [f"  aie.device({kind}) @reset {{", "  }"]
     lines += ["".join([*device, "  }"]) for device in devices.values()]
     return "\n".join(["module {", *lines, "}\n"])
 
@@ -133,7 +132,7 @@ def _taken_apart(text: str) -> tuple[str, str, str]:
     devices = _DEVICE.findall(text)
     sequences = _SEQUENCE.findall(devices[0][2]) if len(devices) == 1 else ()
     if len(sequences) != 1:
-        raise BuildError("this mlir-aie writes modules in another way than 1.4; install mlir-aie 1.4.1")
+        raise BuildError("this mlir-aie writes modules in another way than 1.4; install mlir-aie 1.4.5")
     _, kind, body = devices[0]
     return kind, _SEQUENCE.sub("", body), sequences[0][1]
 
@@ -142,15 +141,12 @@ def _main(program: ArrayProgram, sequences: Mapping[Design, tuple[int, str]]) ->
     """Yield the lines of the runtime sequence that runs the others.
 
     Consecutive runs of one configuration configure the array once. aiecc resets the array with two alternating empty
-    PDIs, starting with the first one in every launch. Firmware does not reload the PDI that it loaded last. Every
-    launch therefore makes an even number of resets: after an odd number of configurations, it configures an empty
-    device. (mlir-aie does that itself since its pull request 3622, after 1.4.1.)
+    PDIs, because firmware does not reload the PDI that it loaded last, and makes their number even since mlir-aie's
+    pull request 3622, which 1.4.1 does not have.
     """
     arguments = ", ".join(f"%arg{n}: {_memref(_words(nbytes))}" for n, nbytes in enumerate(program.arguments))
     yield f"    aie.runtime_sequence @sequence({arguments}) {{"
-    resets = 0
     for number, runs in groupby(enumerate(program.runs), lambda item: sequences[item[1].design][0]):
-        resets += 1
         yield f"      aiex.configure @configuration_{number} {{"
         for place, run in runs:
             sizes = [_words(buffer.type.nbytes) for buffer in run.design.host_buffers]
@@ -162,8 +158,6 @@ def _main(program: ArrayProgram, sequences: Mapping[Design, tuple[int, str]]) ->
             types = ", ".join(map(_memref, sizes))
             yield f"        aiex.run @{sequences[run.design][1]}({', '.join(values)}) : ({types})"
         yield "      }"
-    if resets % 2:
-        yield from ("      aiex.configure @reset {", "      }")
     yield "    }"
 
 

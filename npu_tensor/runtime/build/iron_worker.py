@@ -114,7 +114,7 @@ def build(directory: Path, format: Format, toolchain: str, force: bool = False) 
     if not np.array_equal(instructions(unit, places), words):
         raise BuildError(
             "this mlir-aie makes other instructions of the program than npu_tensor, which could not run the kernel with"
-            " other shapes; install mlir-aie 1.4.1"
+            " other shapes; install mlir-aie 1.4.5"
         )
     files["_parameters.json"].write_text(json.dumps(places, indent=1) + "\n", "utf-8")
 

@@ -170,7 +170,7 @@ def require_interface() -> None:
     from aie import iron
 
     if not hasattr(iron, "TaskGroup"):
-        raise BuildError(f"the installed mlir-aie is older than 1.4; install 1.4.1: {INSTALL}")
+        raise BuildError(f"the installed mlir-aie is older than 1.4; install 1.4.5: {INSTALL}")
 
 
 def compile_core(source: Path, object_file: Path, arch: str, flags: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 """Hardware contexts, each with one loaded binary. The driver allows a few for all processes together.
 
-A context takes about 35 ms to create and 2.6 ms to switch to. Contexts are therefore kept, and the least recently used
-one is closed when the driver refuses another.
+A context takes about 35 ms to create and about 2 ms to switch to. Contexts are therefore kept, and the least recently
+used one is closed when the driver refuses another.
 """
 
 from __future__ import annotations

@@ -4,30 +4,37 @@ from __future__ import annotations
 
 import math
 
+from npu_tensor.dataflow.array import Array
 from npu_tensor.dataflow.cost import Counters, Prediction
 from npu_tensor.dtypes import DType
-from npu_tensor.kernels.offer import HostOperand, Offer
+from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.runtime.npu.packing import form_of, host_bytes
 from npu_tensor.runtime.rates import NpuRates, ProcessorRates
 from npu_tensor.task import Cost, Expense, Move, Task
 
-__all__ = ["NpuCosts"]
+__all__ = ["NpuCosts", "kernel_seconds"]
 
 NOTHING = Move(Expense(0.0, 0.0, 0.0))
+
+
+def kernel_seconds(rates: NpuRates, array: Array, counters: Counters, prediction: Prediction) -> float:
+    """Return the seconds of a kernel on an NPU with some rates, predicted from its prediction for the array."""
+    cycles = max(prediction.compute / rates.core_rate, prediction.stream, prediction.control)
+    slower = array.clock_hz / rates.clock_hz
+    return max(cycles * slower, counters.ddr_bytes / rates.ddr_bytes_per_second) + prediction.overhead * slower
 
 
 class NpuCosts:
     """Costs of one device.
 
-    Args:
-        full_elfs: True if a launch of several configurations is a full ELF and has a hardware context of its own.
-            Otherwise all launches of a plan share one context.
+    A launch of several configurations that is a full ELF has a hardware context of its own. On other arrays, all
+    launches of a plan share one context.
     """
 
-    def __init__(self, rates: NpuRates, processor: ProcessorRates, full_elfs: bool = True) -> None:
+    def __init__(self, rates: NpuRates, processor: ProcessorRates, target: Target) -> None:
         self.rates = rates
         self.processor = processor
-        self.full_elfs = full_elfs
+        self.target = target
 
     @property
     def launch_cost(self) -> Expense:
@@ -38,8 +45,10 @@ class NpuCosts:
     @property
     def switch_cost(self) -> Expense:
         """Extra cost of a launch whose configuration differs from the previous one."""
-        change = self.rates.change_seconds
-        return self._on_array(self.rates.switch_seconds if self.full_elfs or change is None else change)
+        rates = self.rates
+        if self.target.array.full_elfs or rates.change_seconds is None:
+            return self._on_array(rates.switch_seconds + self.target.columns * rates.switch_column_seconds)
+        return self._on_array(rates.change_seconds)
 
     @property
     def reconfiguration_cost(self) -> Expense | None:
@@ -52,12 +61,8 @@ class NpuCosts:
         return self.processor.expense(nbytes * self.rates.sync_seconds_per_byte)
 
     def kernel(self, task: Task, offer: Offer, counters: Counters, prediction: Prediction, context: int) -> Cost:
-        """Compute the cost of a kernel from its counters and prediction, including operand transfers.
-
-        The slowest of three limits decides: the busiest core, the busiest DMA channel, and the host memory traffic.
-        """
-        memory = counters.ddr_bytes / self.rates.bytes_per_second
-        busy = max(prediction.compute / self.rates.core_rate, prediction.stream, memory) + self.rates.step_seconds
+        """Compute the cost of a kernel from its counters and prediction, including operand transfers."""
+        busy = kernel_seconds(self.rates, self.target.array, counters, prediction) + self.rates.step_seconds
         reads = tuple(
             self._move([host for host in offer.operands if host.number == number and not host.output], source.dtype)
             for number, source in enumerate(task.inputs)

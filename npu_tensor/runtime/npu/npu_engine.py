@@ -38,6 +38,10 @@ MOST_FAULTS: Final = 3
 MOST_QUEUED: Final = 25
 """Upper bound on runs that wait to be submitted."""
 
+MOST_MEMORY: Final = 20_000_000_000
+"""Upper bound on the bytes of all buffers unless `pool_bytes` is higher. Above 26 GB contents came back damaged without
+an error, and ggml-xdna stops here (Cyronius/ggml-xdna, Nulifyer/llama-xdna-hybrid)."""
+
 SPIN_SECONDS: Final = 300e-6
 PAUSE_SECONDS: Final = 100e-6
 """Most launches end within some hundred microseconds. Waiting for longer ones should cost little."""
@@ -138,6 +142,13 @@ class NpuEngine:
     def _allocate(self, nbytes: int) -> Memory:
         if not self.ready:
             raise DriverError(self.health.cause, blameless=True)  # It was lost while a launch was put together.
+        most = max(MOST_MEMORY, config.pool_bytes)
+        if self.pool.nbytes + nbytes > most:
+            raise DriverError(
+                f"buffers above {most / 1e9:.0f} GB would come back damaged from some NPUs; to risk it, set pool_bytes "
+                "higher",
+                blameless=True,
+            )
         return self.driver.allocate(nbytes)
 
     def host_copy(self, resident: ResidentBuffer) -> SharedBlock | Buffer:

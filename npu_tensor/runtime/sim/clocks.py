@@ -6,13 +6,15 @@ consumer, so these times do not depend on the order in which the simulator sched
 
 - A kernel call takes its cycles and CALL_CYCLES, an acquire or release LOCK_CYCLES, as in `dataflow.cost`.
 - A stream starts to move a piece when its source has it and all its sinks have room. It moves STREAM_BYTES_PER_CYCLE.
+- The controller writes runtime parameters, queues transfers one after another, and goes on some time after the end of
+  what it waits for. A shim channel starts each transfer anew. `predict` charges the same cycles.
 - All transfers share the bandwidth of the host memory, which counts short runs as `dataflow.cost.host_bytes` does. The
   device predicts its costs with the same bandwidth, see `runtime.npu_cost`.
 
-The model ignores the dispatch, the start of a transfer, the loading of a buffer descriptor, the latency of host memory
-and of streams, streams that share a switch, and bank conflicts. A run never takes less than the busiest core, the
-busiest channel or the host memory alone; filling and draining the pipeline add to that. The prediction for a matrix
-product may still exceed its timeline, because it is at least the measured time of such products.
+The model ignores the dispatch, the latency of streams, streams that share a switch, and bank conflicts. A run never
+takes less than the busiest core, the busiest channel or the host memory alone; filling and draining the pipeline add to
+that. The prediction for a matrix product may still exceed its timeline, because it is at least the measured time of
+such products.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import Final, Literal
 
 from npu_tensor.dataflow.array import STREAM_BYTES_PER_CYCLE, Array, Tile
 from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH
-from npu_tensor.dataflow.cost import LOCK_CYCLES
+from npu_tensor.dataflow.cost import LOCK_CYCLES, start_cycles
 from npu_tensor.runtime.sim.ring import Ring
 from npu_tensor.runtime.sim.timeline import Span, Timeline
 from npu_tensor.runtime.sim.transfers import HostEnd, HostTask, StreamEnd
@@ -96,14 +98,19 @@ class _HostMemory:
 
 
 class RunClock:
-    """Clocks of one run. bytes_per_second: bandwidth that all transfers share."""
+    """Clocks of one run.
 
-    def __init__(self, array: Array, rings: Iterable[Ring], bytes_per_second: float) -> None:
+    Args:
+        bytes_per_second: Bandwidth that all transfers share.
+        parameter_words: Words that the controller writes before the first transfer.
+    """
+
+    def __init__(self, array: Array, rings: Iterable[Ring], bytes_per_second: float, parameter_words: int) -> None:
         self._array = array
         self._rings = {ring: _RingTimes(ring) for ring in rings}
         self._memory = _HostMemory(bytes_per_second / array.clock_hz)
         self._spans: list[Span] = []
-        self.host = HostClock()
+        self.host = HostClock(array, ceil(parameter_words * array.parameter_seconds * array.clock_hz - _ROUNDING))
 
     def worker(self, tile: Tile, ahead: int) -> WorkerClock:
         """Return the clock of a worker. ahead: cycles that it has spent for this run before the run."""
@@ -111,7 +118,7 @@ class RunClock:
 
     def stream(self, fifo: str) -> StreamClock:
         """Return the clock of a stream."""
-        return StreamClock(fifo, self._rings, self._memory, self._spans)
+        return StreamClock(fifo, self._array, self._rings, self._memory, self._spans)
 
     def timeline(self, design: str) -> Timeline:
         """Return the timeline of the run until everything had ended."""
@@ -156,12 +163,14 @@ class StreamClock:
     """Clock of a stream and the DMA channels at its ends, which move in step."""
 
     _fifo: str
+    _array: Array
     _rings: dict[Ring, _RingTimes]
     _memory: _HostMemory
     _spans: list[Span]
     _now: int = 0
     _latest: dict[StreamEnd, int] = field(default_factory=dict)
     """Index of the latest span of each end."""
+    _task: HostTask | None = None
 
     def move(self, source: StreamEnd, sinks: Sequence[StreamEnd], nbytes: int) -> None:
         """Record the start of a move of `nbytes` bytes, all of which are available and have room."""
@@ -179,6 +188,10 @@ class StreamClock:
     def _ready(self, end: StreamEnd, sends: bool) -> int:
         place = end.place
         if not isinstance(place, Ring):
+            if place is not self._task:
+                first, further = start_cycles("out" if sends else "in", self._array)
+                place.started = max(place.started, self._now) + (first if self._task is None else further)
+                self._task = place
             return place.started
         times = self._rings[place]
         return times.objects(1) if sends else times.room(1)
@@ -202,14 +215,16 @@ class StreamClock:
 
 
 class HostClock:
-    """Clock of the host, which starts transfers and waits for them."""
+    """Clock of the controller, which starts transfers for the host and waits for them. now: first free cycle."""
 
-    def __init__(self) -> None:
-        self.now = 0
+    def __init__(self, array: Array, now: int) -> None:
+        self.now = now
+        self._array = array
         self._tasks: defaultdict[HostEnd, list[HostTask]] = defaultdict(list)
 
     def start(self, end: HostEnd, task: HostTask) -> None:
         """Record that the host has found room for a task in the queue of a channel."""
+        self.now += self._array.queue_cycles if self._tasks else self._array.queue_start_cycles
         tasks = self._tasks[end]
         if len(tasks) >= QUEUE_DEPTH:
             self.now = max(self.now, tasks[-QUEUE_DEPTH].ended)
@@ -217,5 +232,5 @@ class HostClock:
         tasks.append(task)
 
     def finish(self, tasks: Iterable[HostTask]) -> None:
-        """Record that the host has waited for tasks."""
-        self.now = max([self.now, *(task.ended for task in tasks)])
+        """Record that the host has waited for tasks. Tokens of several arrive together."""
+        self.now = max([self.now, *(task.ended + self._array.wait_cycles for task in tasks)])

@@ -10,7 +10,7 @@ import numpy as np
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.checks.index import Index
-from npu_tensor.dataflow.cost import Channel, Counters
+from npu_tensor.dataflow.cost import Channel, Counters, tasks_of, waits_of
 from npu_tensor.dataflow.design import Design, Dims, Finish, Link, ObjectFifo, ObjectType
 from npu_tensor.errors import LaunchError, LaunchTimeout
 from npu_tensor.runtime.sim.clocks import RunClock, StreamClock
@@ -96,6 +96,8 @@ class HostSequence:
             for step in design.sequence
         ]
         self.transfers = [step for step in self.steps if isinstance(step, HostTransfer)]
+        self.tasks, self.waits = tasks_of(design), waits_of(design)
+        self.parameter_words = sum(parameter.words for parameter in design.parameters)
 
 
 class Machine:
@@ -302,7 +304,9 @@ class Machine:
             {worker.tile: count for worker, count in zip(self._workers, cycles, strict=True)},
             stream_bytes,
             sum(transfer.ddr_bytes for transfer in sequence.transfers),
-            len(sequence.transfers),
+            sequence.tasks,
+            sequence.waits,
+            sequence.parameter_words,
         )
 
     def _leftovers(self) -> list[str]:

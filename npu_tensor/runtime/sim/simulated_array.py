@@ -233,7 +233,7 @@ class LoadedDesign:
         array, machine = self.configuration.array, self.configuration.machine()
         clock = None
         if timeline.wanted(self.design):
-            clock = RunClock(self.design.array, machine.rings, array.bytes_per_second)
+            clock = RunClock(self.design.array, machine.rings, array.bytes_per_second, self._sequence.parameter_words)
         self.timeline = None
         try:
             counters = machine.run(self._sequence, buffers, words, clock)

@@ -53,12 +53,12 @@ class SimulatedDevice(NpuDevice):
     @cached_property
     def costs(self) -> NpuCosts:
         """Costs predicted for the real array; they cannot be measured here."""
-        return NpuCosts(npu_rates(self.target.array.device), processor_rates(), self.target.array.full_elfs)
+        return NpuCosts(npu_rates(self.target.array.device), processor_rates(), self.target)
 
     @cached_property
     def array(self) -> SimulatedArray:
         """Simulated array, with a thread of its own."""
-        return SimulatedArray(self.target.array, self.target.columns, self.costs.rates.bytes_per_second)
+        return SimulatedArray(self.target.array, self.target.columns, self.costs.rates.ddr_bytes_per_second)
 
     def kernels(self) -> KernelLibrary:
         """Return the library shared by all simulated NPUs."""

@@ -18,6 +18,7 @@ from npu_tensor.kernels.offer import Target
 from npu_tensor.runtime.build import mlir_aie
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.devices.discovery import PhysicalDevice
+from npu_tensor.runtime.devices.npu_clock import driver_clock_hz
 from npu_tensor.runtime.devices.system import driver_version, file_text, tool_output
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.npu.checked import CheckedKernels
@@ -99,12 +100,12 @@ class XrtDevice(NpuDevice):
         Launches have several configurations if a file for them can be built.
         """
         if self._costs is None:
-            rates = npu_rates(self.target.array.device, self.identity)
-            full_elfs = self.target.array.full_elfs
-            missing = library().backend.missing() is not None if full_elfs else mlir_aie.xclbinutil() is None
+            rates = npu_rates(self.target.array.device, self.identity, driver_clock_hz(self.npu.bdf))
+            elf = self.target.array.full_elfs
+            missing = library().backend.missing() is not None if elf else mlir_aie.xclbinutil() is None
             if missing:
                 rates = replace(rates, change_seconds=None)
-            self._costs = NpuCosts(rates, processor_rates(), full_elfs)
+            self._costs = NpuCosts(rates, processor_rates(), self.target)
         return self._costs
 
     def open_engine(self) -> NpuEngine:

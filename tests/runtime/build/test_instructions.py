@@ -182,7 +182,7 @@ def test_no_descriptor_is_left() -> None:
     fifo = d.fifo("x0", ObjectType("int32", (4,)), Tile(0, 0), [Tile(0, 2)])
     for _ in range(16):
         d.fill(fifo, x, AccessPattern.linear(4))
-    with pytest.raises(ArgumentError, match=r"shim \(0,0\): the transfer of fifo x0 finds all 15 buffer descriptors"):
+    with pytest.raises(ArgumentError, match=r"shim \(0,0\): the transfer of fifo x0 finds all 12 buffer descriptors"):
         instructions(d.build(), {})
 
 

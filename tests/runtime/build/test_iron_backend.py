@@ -291,7 +291,7 @@ def test_accidents_of_the_compilers_are_told_from_errors(
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("class Runtime: sequence = None", "the installed mlir-aie is older than 1.4; install 1.4.1: "),
+        ("class Runtime: sequence = None", "the installed mlir-aie is older than 1.4; install 1.4.5: "),
         ("raise ImportError('libxrt')", "ImportError: libxrt"),
     ],
 )

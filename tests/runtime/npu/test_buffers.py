@@ -6,9 +6,12 @@ import gc
 import weakref
 
 import pytest
+from cost_tasks import opened
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npu_tensor.config import config
+from npu_tensor.runtime.npu import npu_engine
 from npu_tensor.runtime.npu.buffers import PAGE, BlockPool, OutOfMemory
 from npu_tensor.runtime.npu.driver import DriverError
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
@@ -54,6 +57,18 @@ def test_sizes_of_blocks(nbytes: int) -> None:
     assert size >= max(nbytes, 1)
     assert size % PAGE == 0
     assert size - nbytes <= max(PAGE, nbytes / 8 + PAGE if nbytes > 8 * PAGE else PAGE)
+
+
+def test_all_buffers_have_a_limit_that_a_large_pool_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(npu_engine, "MOST_MEMORY", 1 << 20)
+    device = opened("sim:npu2")
+    with config.scope(pool_bytes=0):
+        one = device.engine.pool.take(1 << 19)
+        with pytest.raises(OutOfMemory, match="come back damaged"):
+            device.engine.pool.take(1 << 20)
+    with config.scope(pool_bytes=1 << 22):
+        other = device.engine.pool.take(1 << 20)
+    assert one.block is not other.block
 
 
 def test_a_block_returns_with_its_lease() -> None:

@@ -22,11 +22,11 @@ MICRO = 1e-6
 
 def test_a_launch_takes_what_python_and_the_driver_take() -> None:
     device = opened("sim:npu1")
-    assert device.launch_cost.seconds == pytest.approx(510 * MICRO)  # 250 and 260
-    assert device.launch_cost.processor_seconds == pytest.approx(250 * MICRO)  # then the processor sleeps
-    assert device.launch_cost.joules == pytest.approx(250 * MICRO * 0.8 + 260 * MICRO * 1.64)
-    assert device.switch_cost.seconds == pytest.approx(125 * MICRO)  # In the context of the plan.
-    assert device.fetch_cost(2_000_000).seconds == pytest.approx(30 * MICRO)
+    assert device.launch_cost.seconds == pytest.approx(500 * MICRO)  # 238 and 262
+    assert device.launch_cost.processor_seconds == pytest.approx(238 * MICRO)  # then the processor sleeps
+    assert device.launch_cost.joules == pytest.approx(238 * MICRO * 0.8 + 262 * MICRO * 1.64)
+    assert device.switch_cost.seconds == pytest.approx(123 * MICRO)  # In the context of the plan.
+    assert device.fetch_cost(2_000_000).seconds == pytest.approx(27 * MICRO)
     assert device.members == (device,)
 
 
@@ -34,7 +34,7 @@ def test_what_memory_limits_takes_its_bytes() -> None:
     n = 1 << 24
     result = cost(opened("sim:npu2"), tensor("bfloat16", n) + tensor("bfloat16", n))
     assert result.nbytes == pytest.approx(3 * 2 * n, rel=1e-3)  # and the padding of the last object
-    assert result.expense.seconds == pytest.approx(3 * 2 * n / 55e9, rel=1e-3)
+    assert result.expense.seconds == pytest.approx(3 * 2 * n / 55e9, rel=1e-2)  # 14 us for parameters and waits
 
 
 def test_a_product_takes_its_padded_multiplications() -> None:
@@ -46,8 +46,8 @@ def test_a_product_takes_its_padded_multiplications() -> None:
     assert macs > 1000**3
     seconds = macs / (24 * 32 * 1.8e9)
     assert seconds < ragged.cost.expense.seconds < 1.2 * seconds
-    costs, (counters, prediction) = NpuCosts(npu_rates("npu2"), processor_rates()), ragged.prediction
-    slow = NpuCosts(replace(npu_rates("npu2"), core_rate=0.5), processor_rates())
+    costs, (counters, prediction) = NpuCosts(npu_rates("npu2"), processor_rates(), device.target), ragged.prediction
+    slow = NpuCosts(replace(npu_rates("npu2"), core_rate=0.5), processor_rates(), device.target)
     fast, slower = (each.kernel(ragged.task, ragged.offer, counters, prediction, 0).expense for each in (costs, slow))
     assert slower.seconds - fast.seconds == pytest.approx(prediction.compute)
 
@@ -58,8 +58,8 @@ def test_the_tensors_own_bytes_have_no_form() -> None:
     into, _ = result.reads
     (back,) = result.writes
     nbytes = 2 << 16
-    assert into.expense.seconds == pytest.approx(nbytes / 20e9 + nbytes * 15e-12)  # copied and synced
-    assert back.expense.seconds == pytest.approx(nbytes * 15e-12)  # read where it is
+    assert into.expense.seconds == pytest.approx(nbytes / 20e9 + nbytes * 13.5e-12)  # copied and synced
+    assert back.expense.seconds == pytest.approx(nbytes * 13.5e-12)  # read where it is
     assert into.expense.processor_seconds == into.expense.seconds
 
 
@@ -92,10 +92,11 @@ def test_a_launch_near_the_watchdog_is_refused_by_name(monkeypatch: pytest.Monke
 
 def test_another_configuration_within_a_launch_takes_less_than_another_context() -> None:
     one, two = opened("sim:npu1"), opened("sim:npu2")
-    assert one.reconfiguration_cost.seconds == pytest.approx(125 * MICRO)
-    assert two.reconfiguration_cost.seconds == pytest.approx(39 * MICRO)
-    assert one.switch_cost.seconds == pytest.approx(125 * MICRO)  # All launches of a plan share a context.
-    assert two.switch_cost.seconds == pytest.approx(2650 * MICRO)
+    assert one.reconfiguration_cost.seconds == pytest.approx(123 * MICRO)
+    assert two.reconfiguration_cost.seconds == pytest.approx(43 * MICRO)
+    assert one.switch_cost.seconds == pytest.approx(123 * MICRO)  # All launches of a plan share a context.
+    assert two.switch_cost.seconds == pytest.approx((55 + 8 * 254) * MICRO)
+    assert opened("sim:npu2?cols=2").switch_cost.seconds == pytest.approx(563 * MICRO)
 
 
 @pytest.mark.parametrize("uri", ["sim:npu1?float32=bfloat16", "sim:npu2?cols=2", "cpu"])
