@@ -4,7 +4,6 @@ import random
 from collections.abc import Sequence
 from itertools import combinations, pairwise
 
-import numpy as np
 import pytest
 
 from npu_tensor.observe.drawing.coordinates import Coordinates, layered
@@ -69,13 +68,3 @@ def test_two_trees_are_drawn_without_crossings(seed: int) -> None:
     random.Random(seed).shuffle(numbers)
     edges = [(numbers[tree + 2 * ((box - 1) // 2)], numbers[tree + 2 * box]) for tree in (0, 1) for box in range(1, 15)]
     assert crossings(layered([(20.0, 10.0)] * 30, edges), edges) == 0
-
-
-def test_a_chain_is_straight_and_values_lie_above_their_first_reader() -> None:
-    result = layered([(50.0, 20.0)] * 5, [(0, 1), (1, 2), (2, 3), (4, 3)])
-    assert result.tops[4] == result.tops[2]
-    assert np.ptp(result.centres[:3]) < 1
-
-
-def test_one_box() -> None:
-    assert layered([(30.0, 20.0)], []) == Coordinates([15.0], [0.0], [20.0], {}, 30.0, 20.0)
