@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import needs_compiler
 
 import npu_tensor as nt
 from benchmarks import peers
@@ -17,7 +16,7 @@ from benchmarks.peers.npu_tensor import Jitted, NpuTensor
 from benchmarks.peers.numpy import NumPy, Reference
 from benchmarks.predicted import GENERATIONS, Prediction, predicted
 from benchmarks.results import LeftOut, Row
-from benchmarks.session import KERNELS_ONLY, Amount, measured, simulated
+from benchmarks.session import Amount, measured
 from benchmarks.timing import Effort
 
 LITTLE = Amount(Effort(rounds=2, block_seconds=1e-6, blocks=15), slowest=100.0, pause=1e-3, npu_pause=0.0, pauses=1)
@@ -192,29 +191,3 @@ def test_predictions_grow_with_the_work() -> None:
         assert 0 < little < much
     # npu2 has four times the multipliers of npu1 at a higher clock.
     assert seconds(sizes[1], "npu2") < seconds(sizes[1], "npu1")
-
-
-@needs_compiler
-def test_what_falls_back_to_the_processor_is_no_time_of_a_device() -> None:
-    """The simulated NPU stands for a real one, which is measured in the same way."""
-    case = next(cases(["linear"], ["64x64"], "matmul"))
-    (refused,) = measured(case, [NpuTensor("sim:npu2")], LITTLE)  # float32
-    assert isinstance(refused, LeftOut)
-    assert refused.reason == "no kernel of this device takes it"
-    (row,) = measured(case._replace(dtype="bfloat16"), [NpuTensor("sim:npu2")], LITTLE)
-    assert isinstance(row, Row)
-    assert (row.device, row.note) == ("sim:npu2", "kernels on the device: 1 of 1")
-    assert nt.get_default_device() == "cpu"
-
-
-@needs_compiler
-def test_a_simulated_row_is_what_the_simulator_counted() -> None:
-    case = next(cases(["linear"], ["64x64"], "matmul"))._replace(dtype="bfloat16")
-    row = simulated(case, "sim:npu2")
-    assert isinstance(row, Row)
-    assert row.contender == "npu_tensor jit"
-    assert (row.kind, row.device, row.iterations, row.cold, row.idle) == ("simulated", "sim:npu2", 0, None, None)
-    assert row.note == KERNELS_ONLY
-    # The clock is that of the array: the simulation takes far longer than the run it stands for.
-    assert 1e-6 < row.p50 < 1e-2
-    assert isinstance(simulated(case._replace(dtype="float32"), "sim:npu2"), LeftOut)

@@ -207,6 +207,7 @@ def test_a_wheel_has_the_data_that_the_package_reads() -> None:
     assert there <= {path.resolve() for path in data}
 
 
+@pytest.mark.slow
 def test_an_editable_installation_is_not_hidden_by_the_folder_of_the_checkout(tmp_path: Path) -> None:
     pytest.importorskip("setuptools", minversion="77")
     checkout = tmp_path / "npu_tensor"

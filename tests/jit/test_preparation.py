@@ -252,7 +252,7 @@ def _program(seed: int) -> Callable[[Any], tuple[Callable[[Any], Any], list[Call
     return build
 
 
-@pytest.mark.parametrize("first", range(0, 60, 10))
+@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(10, 60, 10))])
 def test_random_functions_equal_pytorch_while_tensors_outside_change(first: int) -> None:
     for seed in range(first, first + 10):
         outcomes = []

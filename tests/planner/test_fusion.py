@@ -158,7 +158,7 @@ def random_chain(seed: int, dtype: str, finish: Callable[[Tensor], Tensor]) -> T
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
 def test_fused_chains_have_the_bits_of_single_ops(seed: int, dtype: str) -> None:
     fused, single = (random_chain(seed, dtype, finish) for finish in (lambda x: x, Tensor.realize))
     np.testing.assert_array_equal(fused.numpy(), single.numpy())
@@ -241,14 +241,14 @@ def views_sum(a: Tensor, x: np.ndarray, count: int) -> tuple[Tensor, np.ndarray]
     return total, expected
 
 
-@pytest.mark.parametrize("count", [2, 40, *range(61, 67), 80, 150])
+@pytest.mark.parametrize("count", [2, *range(61, 67), 150])
 def test_many_views_of_one_tensor_are_cut_into_kernels_that_can_be_launched(device: str, count: int) -> None:
     a, x = data(2, 300)
     total, expected = views_sum(a, x, count)
     np.testing.assert_allclose(total.numpy(), expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("count", [30, *range(61, 66), 90])
+@pytest.mark.parametrize("count", [*range(61, 66), 90])
 def test_many_results_are_cut_into_kernels_that_can_be_launched(device: str, count: int) -> None:
     a, x = data(40)
     living, expected = [a], [x]

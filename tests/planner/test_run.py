@@ -67,7 +67,7 @@ def test_sharing_is_part_of_a_structure() -> None:
         np.testing.assert_allclose(program().numpy(), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 20))])
 def test_random_programs(seed: int) -> None:
     """Programs of a few forms share cached plans, with different results kept."""
     choose = random.Random(seed)

@@ -72,6 +72,7 @@ def test_any_name_makes_a_legal_file_name(store: Store, root: Path, name: str) -
     assert result.name == name
 
 
+@pytest.mark.slow
 def test_every_flipped_byte_of_every_file_is_noticed(store: Store, emitted: list[events.Event]) -> None:
     sidecar = put(store)
     good = {path: path.read_bytes() for path in sidecar.parent.iterdir()}
@@ -88,8 +89,9 @@ def test_every_flipped_byte_of_every_file_is_noticed(store: Store, emitted: list
     assert store.get(FOLDER, NAME, KEY) is not None
 
 
-@pytest.mark.parametrize("suffix", [".so", ".json", ".log"])
-@pytest.mark.parametrize("damage", ["emptied", "truncated", "lengthened", "zeroed"])
+@pytest.mark.parametrize(
+    ("suffix", "damage"), [(".so", "zeroed"), (".json", "emptied"), (".json", "truncated"), (".log", "lengthened")]
+)
 def test_a_damaged_entry_is_built_again(store: Store, emitted: list[events.Event], suffix: str, damage: str) -> None:
     path = put(store).with_suffix(suffix)
     content = path.read_bytes()

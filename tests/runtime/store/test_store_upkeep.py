@@ -117,6 +117,7 @@ if len(sys.argv) == 3:
 """
 
 
+@pytest.mark.slow
 def test_the_cache_is_cleared_once_per_program(root: Path, tmp_path: Path) -> None:
     (root / FOLDER).mkdir(parents=True)
     (root / FOLDER / "foreign.txt").write_text("stays")
