@@ -241,7 +241,7 @@ def test_info_names_versions_and_settings(tmp_path: Path) -> None:
         assert setting.variable in result.output
 
 
-@pytest.mark.parametrize("command", ["info", "config", "ops", "cache ls", "doctor"])
+@pytest.mark.parametrize("command", ["info", "config", "doctor"])
 def test_commands_are_as_wide_as_the_terminal(command: str) -> None:
     lines = run_command(*command.split(), COLUMNS="100").stdout.splitlines()
     written = [line for line in lines if not line.startswith(("        fix: ", "/", "No NPU"))]
@@ -253,8 +253,8 @@ def run_command(*arguments: str, **environment: str) -> subprocess.CompletedProc
     return python("-m", "npu_tensor", *arguments, exit_code=None, **environment)
 
 
-@pytest.mark.parametrize("variable", ["NPU_TENSOR_DEBUG", "NPU_TENSOR_THREADS", "NPU_TENSOR_CPU_FEATURES"])
-def test_a_bad_setting_does_not_keep_the_settings_from_being_shown(variable: str, tmp_path: Path) -> None:
+def test_a_bad_setting_does_not_keep_the_settings_from_being_shown(tmp_path: Path) -> None:
+    variable = "NPU_TENSOR_CPU_FEATURES"
     bad = {variable: "maybe", "COLUMNS": "200", "NPU_TENSOR_CACHE_DIR": str(tmp_path)}
     for command, code in (("config", 1), ("info", 0)):
         done = run_command(command, **bad)

@@ -16,7 +16,7 @@ from types import CodeType
 import ml_dtypes
 import numpy as np
 import pytest
-from running import Interrupter, in_child
+from running import Interrupter
 
 from npu_tensor._util import units
 from npu_tensor.runtime import memory
@@ -229,32 +229,6 @@ def test_many_threads() -> None:
         thread.join()
     assert not errors
     assert allocator.statistics().in_use == 0
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_fork_while_another_thread_allocates() -> None:
-    allocator = Allocator(pool_bytes=0)
-    shared = allocator.allocate(3 * MIB).as_array((10,), np.int64)
-    shared[...] = 1
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.is_set():
-            allocator.allocate(3 * MIB)
-
-    def use() -> int:
-        shared[...] = 2
-        return allocator.allocate(3 * MIB).nbytes
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        for _ in range(20):
-            assert in_child(use) == 3 * MIB
-    finally:
-        stop.set()
-        thread.join()
-    assert (shared == 1).all()
 
 
 def in_allocator(code: CodeType) -> bool:

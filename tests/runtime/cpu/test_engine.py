@@ -1,4 +1,4 @@
-"""The JIT engine: compilation, refusals, and the cache of object files."""
+"""The JIT engine: modules that are kept, their keys, and compilation in several threads."""
 
 from __future__ import annotations
 
