@@ -50,7 +50,7 @@ SLOW = (
         "kernels/test_core_vector_math",
     ),
     *("kernels/test_elementwise", "kernels/test_gemm_kernels", "kernels/test_rowwise", "project/test_docs"),
-    *("runtime/npu/test_soak", "runtime/sim/test_launches", "runtime/sim/test_ops"),
+    *("runtime/npu/test_interrupts", "runtime/npu/test_soak", "runtime/sim/test_launches", "runtime/sim/test_ops"),
     *("runtime/store/test_production", "runtime/store/test_store_processes", "runtime/test_memory"),
     *("runtime/xrt/test_launch_benchmark", "runtime/xrt/test_xrt_interrupts", "cli/test_calibrate"),
 )
