@@ -7,18 +7,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from running import python
 
 import npu_tensor as nt
-from npu_tensor._util.interrupts import uninterrupted
 from npu_tensor.cli.settings import config_command
-from npu_tensor.config import KINDS, SETTINGS, Config, GgmlSwitch, Policy, config
-from npu_tensor.planner.measures import MEASURES
-from npu_tensor.runtime.build.process import build_threads
+from npu_tensor.config import KINDS, SETTINGS, Config, GgmlSwitch, config
 
 WRONG = "?!"
 """Text that every setting refuses unless it takes any text or paths."""
@@ -177,10 +174,6 @@ def test_settings_that_do_not_exist_are_no_attributes() -> None:
         config.eagr = True
 
 
-def test_policies_of_the_setting_are_those_of_the_measures() -> None:
-    assert set(get_args(Policy)) == {"auto", "always", *MEASURES}
-
-
 def test_invalid_values_disturb_neither_the_import_nor_the_process() -> None:
     program = """
 import npu_tensor as nt
@@ -254,24 +247,6 @@ def test_scope_restores_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.debug == 2
 
 
-def test_scopes_end_in_any_order() -> None:
-    settings = Config()
-
-    def generator() -> Iterator[int]:
-        with settings.scope(max_depth=7):
-            yield settings.max_depth
-
-    steps = generator()
-    assert next(steps) == 7
-    with settings.scope(eager=True):
-        steps.close()  # type: ignore[attr-defined]
-        assert (settings.eager, settings.max_depth) == (True, 4096)
-    steps = generator()
-    next(steps)
-    copy_context().run(steps.close)  # type: ignore[attr-defined]
-    assert not settings.eager
-
-
 @pytest.mark.usefixtures("own_contexts")
 def test_a_scope_is_of_its_context_and_an_assignment_is_of_the_process() -> None:
     settings = Config()
@@ -284,15 +259,6 @@ def test_a_scope_is_of_its_context_and_an_assignment_is_of_the_process() -> None
             settings.threads = 4
             assert (settings.threads, other.submit(lambda: settings.threads).result()) == (4, 5)
         assert (settings.threads, other.submit(lambda: settings.threads).result()) == (5, 5)
-
-
-@pytest.mark.usefixtures("own_contexts")
-def test_threads_of_the_package_see_the_settings_of_their_starter() -> None:
-    with config.scope(max_depth=61):
-        seen = [uninterrupted(lambda: config.max_depth)()]
-        with build_threads(1) as threads:
-            seen.append(threads.submit(lambda: config.max_depth).result())
-    assert seen == [61] * 2
 
 
 @pytest.mark.parametrize(

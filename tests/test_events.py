@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator
 
 import pytest
-from running import heard, in_thread
+from running import heard
 
 import npu_tensor as nt
 from npu_tensor import events
@@ -66,27 +66,3 @@ def test_fallback_can_be_forbidden() -> None:
             nt.sort(x).values.realize()
         assert str(caught.value).endswith(f" (recorded at {caught.value.recorded_at})")
         assert caught.value.recorded_at.startswith("test_events.py:")
-
-
-# --- parts of events
-
-
-def test_parts_join_what_is_under_way_in_their_thread() -> None:
-    run, fetch = events.Phase("run", "npu", 1.0), events.Phase("sync", "npu", 2.0)
-    with heard() as seen:
-        with events.collect_parts() as parts:
-            with events.collect_parts() as inner:
-                events.emit_part(events.KernelBuilt("add", "cpu", 0.5))
-            events.emit_part(run)
-            in_thread(lambda: events.emit_part(fetch))
-        events.emit_part(run)
-    assert (parts, [part.kernel for part in inner.of(events.KernelBuilt)]) == ([run], ["add"])
-    assert parts.of(events.KernelSimulated) == ()
-    assert seen == [fetch, run]
-
-
-def test_a_kernel_without_phases_only_runs() -> None:
-    ran = events.KernelRan("add", "cpu", "", 3.0)
-    assert (ran.phase("run"), ran.phase("sync"), ran.placed) == (3.0, 0.0, ())
-    phases = tuple(events.Phase(name, "npu", 1.0) for name in ("sync", "run", "sync"))
-    assert dataclasses.replace(ran, phases=phases).phase("sync") == 2.0

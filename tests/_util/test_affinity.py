@@ -1,7 +1,6 @@
 """Counts of cores and threads."""
 
 import math
-import os
 from pathlib import Path
 
 import pytest
@@ -48,19 +47,6 @@ def test_memory_limits_of_control_groups(tmp_path: Path, membership: str, files:
         (tmp_path / name).write_text(content)
     (tmp_path / "membership").write_text(membership)
     assert affinity._memory_limit(tmp_path / "membership", tmp_path) == limit
-
-
-def test_a_limit_reduces_the_available_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    physical = affinity.available_memory()
-    monkeypatch.setattr(affinity, "_memory_limit", lambda *_: 12345)
-    assert (physical > 12345, affinity.available_memory()) == (True, 12345)
-
-
-@pytest.mark.parametrize(("quota", "cores"), [(0.5, 1), (1.5, 2), (math.inf, 8)])
-def test_a_part_of_a_core_counts_as_one(monkeypatch: pytest.MonkeyPatch, quota: float, cores: int) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
-    monkeypatch.setattr(affinity, "_cpu_quota", lambda *_: quota)
-    assert affinity.available_cores() == cores
 
 
 @pytest.mark.parametrize(

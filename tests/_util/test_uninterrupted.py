@@ -134,15 +134,3 @@ def test_an_interrupt_is_raised_when_the_function_has_ended() -> None:
     with pytest.raises(KeyboardInterrupt):
         work(1)
     assert seen == [1]
-
-
-def test_results_and_errors_pass_through() -> None:
-    @uninterrupted
-    def halve(number: int) -> int | None:
-        if number % 2:
-            raise ValueError(f"{number} is odd")
-        return number // 2 or None
-
-    assert (halve(4), halve(0)) == (2, None)
-    with pytest.raises(ValueError, match="3 is odd"):
-        halve(3)

@@ -1,7 +1,6 @@
 """The benchmark command: its runs, its files, and its report of missing parts."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from sessions import row, session
 import npu_tensor as nt
 from benchmarks import command, run, suites
 from benchmarks.cases import SIDE, Case, cases
-from benchmarks.peers import PEERS
 from benchmarks.peers.npu_tensor import NpuTensor
 from benchmarks.results import LeftOut, Row, load, save
 from benchmarks.session import QUICK_AMOUNT, measured
@@ -33,11 +31,6 @@ def bench(tmp_path: Path, *arguments: str) -> dict[str, Any]:
     outcome = invoke("--quick", "--json", str(path), *peers, *arguments)
     assert outcome.exit_code == 0, outcome.output
     return load(path)
-
-
-def test_the_names_of_the_command_are_those_of_the_suite() -> None:
-    assert set(command.SUITES) == set(suites.SUITES)
-    assert set(command.PEERS) == set(PEERS)
 
 
 def test_a_suite_writes_rows_machine_and_contenders(tmp_path: Path) -> None:
@@ -79,27 +72,6 @@ def test_language_models(tmp_path: Path) -> None:
     assert rows[0]["cold"] > rows[0]["p50"] > 0
 
 
-def test_ratios_are_over_what_was_measured_on_the_cpu() -> None:
-    rows = [
-        row("npu_tensor", 1e-3),
-        row("npu_tensor jit", 2e-3),
-        row("npu_tensor", 5e-3, device="npu"),
-        row("npu_tensor jit", 6e-3, device="npu"),
-        row("npu_tensor jit", 7e-3, device="sim:npu2", kind="simulated"),
-        row("npu_tensor", 8e-3, kind="predicted"),
-        row("numpy", 4e-3),
-    ]
-    assert [line[-2:] for line in run.lines([result._asdict() for result in rows])] == [
-        ["", "0.50 x"],
-        ["2.00 x", ""],
-        ["5.00 x", "2.50 x"],
-        ["6.00 x", "3.00 x"],
-        ["", ""],
-        ["", ""],
-        ["4.00 x", "2.00 x"],
-    ]
-
-
 def test_defects_are_written_and_end_with_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*operands: nt.Tensor) -> nt.Tensor:
         raise nt.BuildError("no such instruction")
@@ -114,22 +86,6 @@ def test_defects_are_written_and_end_with_an_error(tmp_path: Path, monkeypatch: 
     result = load(path)
     assert [entry["contender"] for entry in result["rows"]] == ["numpy"]
     assert {entry["contender"] for entry in result["left_out"] if entry["failed"]} == {"npu_tensor", "npu_tensor jit"}
-
-
-def test_a_suite_that_ends_early_leaves_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def ending(task: suites.Task) -> Iterator[Row]:
-        yield row("npu_tensor", suite="cache")
-        raise nt.BuildError("no compiler")
-
-    monkeypatch.setitem(suites.SUITES, "cache", suites.Suite("made up", (), ending))
-    path = tmp_path / "results.json"
-    outcome = invoke("--suite", "cache", "--suite", "kernel_model", "--peer", "none", "--json", str(path))
-    assert outcome.exit_code == 1, outcome.output
-    result = load(path)
-    assert {entry["suite"] for entry in result["rows"]} == {"cache", "kernel_model"}
-    assert [(entry["suite"], entry["reason"], entry["failed"]) for entry in result["left_out"]] == [
-        ("cache", "the suite ended early: no compiler", True)
-    ]
 
 
 def small_product() -> Case:

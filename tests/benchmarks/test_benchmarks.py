@@ -2,7 +2,6 @@
 
 import json
 import math
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ pytest.importorskip("torch", reason="the benchmarks compare with PyTorch")
 
 import click
 import numpy as np
-import sessions
 import torch
 from click.testing import CliRunner
 from running import needs_compiler, python
@@ -23,7 +21,6 @@ from benchmarks import contention, dispatch, loops, memory, ops, placement, prod
 from benchmarks.cases import TOLERANCE, cases, disagreement
 from benchmarks.peers.torch import PyTorch
 from benchmarks.placement_graphs import FAMILIES
-from benchmarks.timing import Effort, interleaved
 
 
 def run(command: click.Command | str, tmp_path: Path, *arguments: str) -> dict[str, Any]:
@@ -50,18 +47,6 @@ def test_preallocated_results_are_those_of_the_peer(name: str) -> None:
     calls = ops.contenders(case)
     assert torch.equal(calls["out"](), calls["peer"]())
     assert disagreement(peer.values(calls["out"]()), case.expected()) <= TOLERANCE[case.dtype]
-
-
-# --- timing and summary
-
-
-def test_contenders_take_turns_and_every_round_counts() -> None:
-    turns = []
-    calls = {name: lambda name=name: turns.append(name) for name in "ab"}
-    samples = interleaved(calls, Effort(rounds=4, block_seconds=1e-6))
-    assert {name: len(result) for name, result in samples.items()} == {"a": 4, "b": 4}
-    changes = [name for name, previous in zip(turns, [None, *turns], strict=False) if name != previous]
-    assert "".join(changes) == "ab" + "ababa"  # calibration; then a b, b a, a b, b a
 
 
 # --- commands
@@ -104,23 +89,6 @@ def test_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert row["best_peer"] == row["peers"][row["peer"]] == min(row["peers"].values())
         assert row["speedup"] == pytest.approx(row["best_peer"] / row["ours"])
     assert [entry["dtype"] for entry in result["summary"]] == ["all", "float32", "bfloat16", "int8"]
-
-
-def test_products_are_compared_with_the_fastest_peer() -> None:
-    row = partial(sessions.row, case="matmul", shapes=[[2, 4], [4, 3]], flops=48)
-    rows = [row("npu_tensor jit", 4e-6), row("numpy", 8e-6), row("torch", 2e-6)]
-    (result,) = products.rows_of([*rows, row("torch", 1.0, dtype="int8")])  # Not computed by ours: no row.
-    assert (result["shape"], result["gflops"], result["ours"]) == ("2x4 4x3", pytest.approx(48 / 4e-6 / 1e9), 4.0)
-    assert (result["peer"], result["best_peer"], result["speedup"]) == ("torch", 2.0, 0.5)
-    (alone,) = products.rows_of(rows[:1])
-    assert alone["peer"] is alone["best_peer"] is alone["speedup"] is None
-    summary = products.summary([result, {**result, "dtype": "int8", "speedup": 8.0}, alone])
-    assert [(entry["dtype"], entry["rows"], entry["mean"], entry["smallest"]) for entry in summary] == [
-        ("all", 2, pytest.approx(2.0), 0.5),
-        ("float32", 1, pytest.approx(0.5), 0.5),
-        ("int8", 1, pytest.approx(8.0), 8.0),
-    ]
-    assert [entry["met"] for entry in summary] == [False, False, True]
 
 
 def test_the_work_of_convolutions_is_counted_right() -> None:

@@ -96,22 +96,6 @@ def test_exactly_the_regressions_are_found(factors: dict[int, float], expected: 
     assert slower(factors) == expected
 
 
-def test_the_peer_that_slowed_down_least_counts() -> None:
-    old = session(ROWS)
-    new = session([ROWS[0]._replace(p50=3e-3), ROWS[2]._replace(p50=4e-3), ROWS[3]._replace(p50=4.5e-3)])
-    (change,) = changes(old, new)
-    assert (change.old, change.ratio) == (pytest.approx(1e-3), pytest.approx(3))
-    assert change.peers == pytest.approx(1.5)  # of 2 and 1.5
-    assert change.slowdown == pytest.approx(2)
-
-
-def test_peers_of_another_version_do_not_count() -> None:
-    old, new = session(ROWS[:3]), session([ROWS[0]._replace(p50=2e-3), ROWS[1], ROWS[2]._replace(p50=4e-3)])
-    assert regressions(changes(old, new), 1.25) == []
-    new["contenders"]["numpy"] = "3.0"
-    assert [change.peers for change in regressions(changes(old, new), 1.25)] == [1.0]
-
-
 def test_what_is_left_out_now_is_lost() -> None:
     new = session([ROWS[2]])
     assert list(lost(session(ROWS), new)) == []  # the other rows were not requested

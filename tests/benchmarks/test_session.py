@@ -1,14 +1,11 @@
 """Contenders compute the same result, or are left out with a reason. The tests check no times."""
 
 import math
-import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
-from running import needs_compiler
 
 import npu_tensor as nt
 from benchmarks import peers
@@ -19,8 +16,8 @@ from benchmarks.peers.npu_tensor import Jitted, NpuTensor
 from benchmarks.peers.numpy import NumPy, Reference
 from benchmarks.predicted import GENERATIONS, Prediction, predicted
 from benchmarks.results import LeftOut, Row
-from benchmarks.session import KERNELS_ONLY, Amount, measured, simulated
-from benchmarks.timing import Effort, after_pauses, interleaved
+from benchmarks.session import Amount, measured
+from benchmarks.timing import Effort
 
 LITTLE = Amount(Effort(rounds=2, block_seconds=1e-6, blocks=15), slowest=100.0, pause=1e-3, npu_pause=0.0, pauses=1)
 
@@ -157,37 +154,6 @@ def test_who_cannot_take_part_is_left_out_with_the_reason() -> None:
     }
 
 
-def test_peers_that_take_too_long_are_left_out_and_ours_never() -> None:
-    rows, left_out = found_for(smallest("add", "float32"), NpuTensor(), NumPy(2), amount=LITTLE._replace(slowest=0.0))
-    assert [row.contender for row in rows] == ["npu_tensor"]
-    assert [entry.contender for entry in left_out] == ["numpy"]
-    assert "one call takes" in left_out[0].reason
-
-
-class Tiring(NumPy):
-    """Raises from the third call on, when it is timed."""
-
-    name = "tiring"
-    calls = 0
-
-    def call(self, compute: Callable[..., Any], operands: tuple[Any, ...]) -> Callable[[], Any]:
-        def run() -> Any:
-            self.calls += 1
-            if self.calls > 2:
-                raise MemoryError("no more")
-            return compute(self, *operands)
-
-        return run
-
-
-def test_a_peer_that_raises_while_it_is_timed_is_left_out() -> None:
-    rows, left_out = found_for(case_of(lambda library, x: x + x, VALUES), NpuTensor(), Tiring(2), NumPy(2))
-    assert [(row.contender, row.iterations) for row in rows] == [("npu_tensor", 30), ("numpy", 30)]
-    assert [(entry.contender, entry.reason, entry.failed) for entry in left_out] == [
-        ("tiring", "MemoryError: no more", False)
-    ]
-
-
 def differs(library: Library, x: Any) -> Any:
     return x * 2 if isinstance(library, Reference) else x * 3
 
@@ -209,28 +175,6 @@ def test_defects_of_npu_tensor_are_named_and_the_others_measured(compute: Callab
     assert not any(entry.failed for entry in left_out[1:])
 
 
-def test_what_surrounds_calls_is_entered_outside_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that only this moves: a tenth of a second per call, an hour for each entry and each end."""
-    now = 0.0
-
-    def advance(seconds: float) -> None:
-        nonlocal now
-        now += seconds
-
-    @contextmanager
-    def slow() -> Iterator[None]:
-        advance(3600)
-        yield
-        advance(3600)
-
-    monkeypatch.setattr("benchmarks.timing.time.perf_counter", lambda: now)
-    monkeypatch.setattr("benchmarks.timing.time.sleep", advance)
-    calls, around = {"a": lambda: advance(0.1)}, {"a": slow}
-    samples = interleaved(calls, Effort(rounds=2, block_seconds=1.0, blocks=3), around)["a"]
-    assert samples == [pytest.approx(0.1)] * 6
-    assert after_pauses(calls, {"a": 1.0}, 2, around) == {"a": pytest.approx(0.1)}
-
-
 # --- predictions and simulations
 
 
@@ -247,44 +191,3 @@ def test_predictions_grow_with_the_work() -> None:
         assert 0 < little < much
     # npu2 has four times the multipliers of npu1 at a higher clock.
     assert seconds(sizes[1], "npu2") < seconds(sizes[1], "npu1")
-
-
-@pytest.mark.parametrize("generation", GENERATIONS)
-def test_a_model_whose_products_stay_on_the_processor_has_no_prediction_of_an_npu(generation: str) -> None:
-    """Copies of float32 run on the NPU; its products do not."""
-    x, weights = (NpuTensor().operand(np.ones((64, 64), np.float32), "float32") for _ in range(2))
-    copied = nt.cat([x, x]).T.contiguous()
-    assert isinstance(predicted(generation, copied, x), Prediction)
-    refused = predicted(generation, nt.linear(copied.T.contiguous(), weights), x)
-    assert "float32 is exact on the CPU" in str(refused)
-    assert not isinstance(refused, Prediction)
-    kept = predicted(generation, *ModelCase("transformer_block", "bfloat16").recorded())
-    assert isinstance(kept, Prediction)
-    there, of = re.findall(r"\d+", kept.note)
-    assert 0 < int(there) < int(of)
-
-
-@needs_compiler
-def test_what_falls_back_to_the_processor_is_no_time_of_a_device() -> None:
-    """The simulated NPU stands for a real one, which is measured in the same way."""
-    case = next(cases(["linear"], ["64x64"], "matmul"))
-    (refused,) = measured(case, [NpuTensor("sim:npu2")], LITTLE)  # float32
-    assert isinstance(refused, LeftOut)
-    assert refused.reason == "no kernel of this device takes it"
-    (row,) = measured(case._replace(dtype="bfloat16"), [NpuTensor("sim:npu2")], LITTLE)
-    assert isinstance(row, Row)
-    assert (row.device, row.note) == ("sim:npu2", "kernels on the device: 1 of 1")
-    assert nt.get_default_device() == "cpu"
-
-
-@needs_compiler
-def test_a_simulated_row_is_what_the_simulator_counted() -> None:
-    case = next(cases(["linear"], ["64x64"], "matmul"))._replace(dtype="bfloat16")
-    row = simulated(case, "sim:npu2")
-    assert isinstance(row, Row)
-    assert row.contender == "npu_tensor jit"
-    assert (row.kind, row.device, row.iterations, row.cold, row.idle) == ("simulated", "sim:npu2", 0, None, None)
-    assert row.note == KERNELS_ONLY
-    # The clock is that of the array: the simulation takes far longer than the run it stands for.
-    assert 1e-6 < row.p50 < 1e-2
-    assert isinstance(simulated(case._replace(dtype="float32"), "sim:npu2"), LeftOut)

@@ -270,7 +270,7 @@ def refused_of(count: int, path: Path, directory: Path) -> int:
 
 def test_damaged_files(path: Path, tmp_path: Path) -> None:
     """To test more files, run python tests/functions/test_gguf.py 100000 DIRECTORY."""
-    assert 1000 < refused_of(2000, path, tmp_path) < 2000
+    assert 200 < refused_of(400, path, tmp_path) < 400
 
 
 @pytest.mark.parametrize(

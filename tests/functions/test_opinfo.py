@@ -40,7 +40,8 @@ def script() -> Any:
     return module
 
 
-@pytest.mark.once  # It takes a minute, and other tests compare the same ops with every device.
+@pytest.mark.slow
+@pytest.mark.once  # Other tests compare the same ops with every device.
 @pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="the samples are those of PyTorch 2.13")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_samples_give_the_results_of_pytorch(part: int) -> None:

@@ -25,9 +25,6 @@ def contents(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in paths}
 
 
-# --- threads
-
-
 # --- addresses
 
 

@@ -1,7 +1,6 @@
 """Recorded configurations: they list exactly what ran, and give the same kernels again."""
 
 import json
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -93,21 +92,6 @@ def test_kernels_of_a_block_and_no_others(tmp_path: Path) -> None:
         (x - y).realize()
     assert names(tmp_path / "a.json") == ["mul-64bf16-64bf16-64bf16"]
     assert events.listeners == []
-
-
-@needs_compiler
-def test_plans_made_before_count_when_they_run(tmp_path: Path) -> None:
-    x = bfloat16(64)
-    captured = nt.jit(lambda x: x.exp())
-    with nt.default_device("sim:npu2"):
-        for block in (1, 2):
-            with nt.record_kernels(tmp_path / f"{block}.json"):
-                (x + x).realize()
-                (x.neg() + 1 + x).realize()
-                captured(x)
-    assert captured.captures == 2  # traced again for each block, because plans keep no graph
-    assert recorded(tmp_path / "1.json") == recorded(tmp_path / "2.json")
-    assert len(recorded(tmp_path / "2.json")) == 3
 
 
 @needs_compiler
@@ -261,22 +245,3 @@ def test_the_setting_is_followed(tmp_path: Path) -> None:
         nt.explain(x - y)
     assert names(first) == ["add-64i32-64i32-64i32", "mul-64i32-64i32-64i32"]
     assert not second.exists()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-def test_a_forked_child_leaves_the_file_to_its_parent(tmp_path: Path) -> None:
-    program = """
-import os, sys
-import numpy as np, npu_tensor as nt
-nt.set_default_device("sim:npu2")
-x, y = nt.from_numpy(np.ones(64, np.int32)), nt.from_numpy(np.zeros(64, np.int32))
-nt.explain(x + y)
-if os.fork() == 0:
-    sys.exit()
-os.wait()
-nt.explain(x * y)
-print(os.path.exists(os.environ["NPU_TENSOR_RECORD"]))
-"""
-    done = run_program(program, NPU_TENSOR_RECORD=str(tmp_path / "a.json"), NPU_TENSOR_JIT="0")
-    assert done.stdout == "False\n"
-    assert names(tmp_path / "a.json") == ["add-64i32-64i32-64i32", "mul-64i32-64i32-64i32"]

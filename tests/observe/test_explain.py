@@ -1,7 +1,6 @@
 """`explain` shows where ops will run without running them, and measured times afterwards."""
 
 import json
-import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +16,7 @@ from npu_tensor import events
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.observe.explanation import Explanation, Row, Work
 from npu_tensor.ops import registry
-from npu_tensor.planner.placement import Job, Option, Overhead, weight
+from npu_tensor.planner.placement import Overhead
 from npu_tensor.planner.plan import Placed, Plan
 from npu_tensor.task import Cost, Expense, Move
 
@@ -118,16 +117,6 @@ def stand_in(device: str, seconds: float, context: object = None, moves: tuple[M
     """Kernel with the attributes that totals read."""
     kernel = SimpleNamespace(device=device, cost=Cost(Expense(seconds, 0.0, 0.0), 1000, context, moves, moves[:1]))
     return cast(Placed, SimpleNamespace(kernel=kernel))
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_switches_are_counted_as_placement_counts_them(seed: int) -> None:
-    contexts = random.Random(seed).choices("abc", k=seed % 6 + 1)
-    placed = tuple(stand_in("npu", 0.0, context) for context in contexts)
-    plan = Plan(placed, (), (1,) * len(placed), (), 0)
-    (total,) = Explanation(work=Work(plans=[plan], overheads={"npu": Overhead(1.0)})).totals
-    jobs = [Job((), (), (Option(0.0, context), Option(0.0))) for context in contexts]
-    assert total.switches == weight(jobs, (Overhead(1.0),), [0] * len(jobs), range(len(jobs)))
 
 
 # --- functions captured by jit

@@ -15,7 +15,6 @@ import pytest
 from running import in_thread
 
 import npu_tensor as nt
-from npu_tensor import events
 from npu_tensor._util.forks import locks_are_free
 from npu_tensor.observe import printing
 from npu_tensor.planner import selection
@@ -235,18 +234,6 @@ def test_repr_does_not_wait_for_a_lock(lock: Any) -> None:
     assert repr(x) == VALUES
     with lock:
         assert in_thread(lambda: repr(x)) == VALUES
-
-
-def test_repr_in_a_listener() -> None:
-    x, seen = new(), {}
-
-    def listen(event: events.Event) -> None:
-        seen[type(event)] = repr(x)
-
-    with events.listen(listen):
-        (nt.ones(3) + 1).realize()
-    assert {events.PlanBuilt, events.KernelRan} <= set(seen)
-    assert set(seen.values()) == {not_computed("npu_tensor is at work in this thread")}
 
 
 @contextmanager

@@ -54,32 +54,6 @@ def test_the_first_run_of_a_plan_is_cold_and_pays_for_its_kernel() -> None:
     assert sum(row.total for row in table) == 1.0 + 3 * (0.5 + 0.0625 + 0.03125)
 
 
-def test_phases_belong_to_the_run_in_which_they_were() -> None:
-    t = Teller()
-    t.phase("sync", 0.5)  # a result is read
-    t.phase("convert", 0.25)
-    t.pass_by(1)
-    t.phase("convert", 1.0)
-    t.phase("sync", 2.0)
-    t.phase("dispatch", 4.0)
-    t.phase("run", 8.0)
-    t.phase("convert", 16.0)
-    t.ran("add", 32.0, device="npu", after=0.5)
-    t.ran("add", 64.0)
-    t.phase("sync", 3.0)
-    t.ran("exp", 5.0, after=2.0)
-    t.phase("sync", 0.125)
-    table = heard(t).by("op")
-    there, here = (only([row for row in table if row.device == uri], "add", "warm") for uri in ("npu", "cpu"))
-    assert (there.convert, there.sync, there.dispatch, there.run, there.total) == (17, 2, 4, 8, 32)
-    assert (here.convert, here.sync, here.dispatch, here.run, here.total) == (0, 0, 0, 64, 64)
-    reader = only(table, "exp", "warm")  # It brings a result of the NPU and then runs on the CPU.
-    assert (reader.sync, reader.run, reader.total) == (3, 2, 5)
-    fetched = only(table, "(fetch)", "warm")
-    assert (fetched.device, fetched.runs) == ("npu", 3)
-    assert (fetched.convert, fetched.sync, fetched.total) == (0.25, 0.625, 0.875)
-
-
 def test_by_line_and_by_device() -> None:
     t = Teller()
     t.ran("add", 1.0, lines=("a.py:3",))

@@ -11,7 +11,6 @@ from running import in_threads, needs_compiler
 from told import Teller, made
 
 import npu_tensor as nt
-from npu_tensor import events
 from npu_tensor.dataflow.array import ARRAYS, Tile
 from npu_tensor.observe.profiling import profile
 from npu_tensor.observe.spans import spans
@@ -115,16 +114,6 @@ def test_threads_and_builds_in_the_background_have_tracks_of_their_own() -> None
     assert list(tracks) == ["compile (builds)", "cpu", "cpu (worker)"]
     assert times(tracks["compile (builds)"]) == [("gemm", 0, 100), ("softmax", 100, 50)]
     assert tracks["compile (builds)"][1]["args"]["error"] == "no luck"
-
-
-def test_slices_that_overlap_by_a_rounding_are_put_in_order() -> None:
-    t = Teller()
-    t.phase("convert", 2e-6)
-    t.events.append(events.Phase("run", "npu", 3.01e-6, when=t.now + 3e-6, thread=1))
-    t.ran("add", 6e-6, device="npu", after=4e-6)
-    t.events.append(events.KernelRan("mul", "npu", "", 1.01e-6, when=t.now + 1e-6, thread=1))
-    slices = times(traced(t)["npu_tensor"]["npu"])
-    assert slices == [("add", 0, 6), ("convert", 0, 2), ("run", 2, 3), ("mul", 6, 1)]
 
 
 def test_what_tiles_did_is_in_simulated_time() -> None:

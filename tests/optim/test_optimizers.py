@@ -383,6 +383,7 @@ def test_groups_have_options_of_their_own() -> None:
     np.testing.assert_allclose(curves[0], curves[1], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_memory_stays_flat_over_many_captured_steps() -> None:
     parameters = _parameters(nt)
     step = nt.jit(_step(parameters, nt.optim.Adam(parameters)))
@@ -396,20 +397,6 @@ def test_memory_stays_flat_over_many_captured_steps() -> None:
     gc.collect()
     assert nt.memory_stats()["in_use"] == before
     assert step.captures == 1
-
-
-def test_memory_stays_flat_without_jit() -> None:
-    parameters = _parameters(nt)
-    step = _step(parameters, nt.optim.SGD(parameters, lr=0.01, momentum=0.9))
-    x, y = map(nt.from_numpy, _data())
-    sizes = []
-    for _ in range(4):
-        for _ in range(50):
-            step(x, y).item()
-        nt.realize(*parameters)
-        gc.collect()
-        sizes.append(nt.memory_stats()["in_use"])
-    assert sizes[1:] == sizes[:1] * 3
 
 
 def test_zero_grad() -> None:

@@ -8,8 +8,6 @@ import pytest
 import npu_tensor as nt
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.planner import planner
-from npu_tensor.planner.fuse import cut
-from npu_tensor.task import Fusion
 from npu_tensor.tensor import Tensor
 
 
@@ -160,7 +158,7 @@ def random_chain(seed: int, dtype: str, finish: Callable[[Tensor], Tensor]) -> T
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
 def test_fused_chains_have_the_bits_of_single_ops(seed: int, dtype: str) -> None:
     fused, single = (random_chain(seed, dtype, finish) for finish in (lambda x: x, Tensor.realize))
     np.testing.assert_array_equal(fused.numpy(), single.numpy())
@@ -208,15 +206,6 @@ def test_equal_subexpressions_are_merged() -> None:
     np.testing.assert_allclose(out.numpy(), np.tanh(x) ** 2, atol=1e-6)
 
 
-def test_result_takes_over_a_last_read_temporary() -> None:
-    a, x = data(64, 64)
-    out = (a.cumsum(0) * 2).tanh()
-    plan = planner.plan(structure_of([out._node]))
-    assert [output.donor is not None for placed in plan.placed for output in placed.task.outputs] == [False, True]
-    np.testing.assert_allclose(out.numpy(), np.tanh(np.cumsum(x, 0) * 2), atol=1e-5)
-    np.testing.assert_array_equal(a.numpy(), x.astype(np.float32))
-
-
 def test_small_result_does_not_keep_a_large_temporary() -> None:
     a, _ = data(512, 64)
     out = (a.cumsum(0)[:4] * 2).realize()
@@ -244,14 +233,6 @@ def test_temporaries_are_freed_while_a_plan_runs() -> None:
     assert nt.memory_stats()["in_use"] - before <= 2 * a.nbytes
 
 
-def test_the_multiplications_of_a_task_are_counted() -> None:
-    (a, _), (b, _), (v, _) = data(3, 5, 7), data(3, 7, 4, seed=1), data(7, seed=2)
-    (product,) = cut(structure_of([((a * 2) @ b + 1)._node]), Fusion()).tasks
-    assert (product.depth, product.macs) == (7, 3 * 5 * 7 * 4)
-    (vector,) = cut(structure_of([(a @ v)._node]), Fusion()).tasks
-    assert (vector.depth, vector.macs) == (7, 3 * 5 * 7)
-
-
 def views_sum(a: Tensor, x: np.ndarray, count: int) -> tuple[Tensor, np.ndarray]:
     """The sum of overlapping windows of (2, 300), each an operand of its own."""
     total, expected = a[:, 0:100], x[:, 0:100].copy()
@@ -260,14 +241,14 @@ def views_sum(a: Tensor, x: np.ndarray, count: int) -> tuple[Tensor, np.ndarray]
     return total, expected
 
 
-@pytest.mark.parametrize("count", [2, 40, *range(61, 67), 80, 150])
+@pytest.mark.parametrize("count", [2, *range(61, 67), 150])
 def test_many_views_of_one_tensor_are_cut_into_kernels_that_can_be_launched(device: str, count: int) -> None:
     a, x = data(2, 300)
     total, expected = views_sum(a, x, count)
     np.testing.assert_allclose(total.numpy(), expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("count", [30, *range(61, 66), 90])
+@pytest.mark.parametrize("count", [*range(61, 66), 90])
 def test_many_results_are_cut_into_kernels_that_can_be_launched(device: str, count: int) -> None:
     a, x = data(40)
     living, expected = [a], [x]

@@ -100,16 +100,6 @@ def test_every_task_is_taken_that_can_be(seed: int) -> None:
             assert not any(step.primitive != "load" for step in task.program.instructions if task.program)
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_what_takes_nothing_changes_nothing(seed: int) -> None:
-    program = RandomProgram(seed)
-    for _ in range(25):
-        program.step()
-    lowering = lower(item_graph(structure_of([t._node for t, _ in program.pool]), merge=True))
-    assert len(partitions(lowering, Fusion(), lambda task: False)) == 1
-    assert len(partitions(lowering, Fusion(), lambda task: True)) == 1
-
-
 MAPS_AND_ROWS: list[tuple[Callable[[Tensor, Tensor], Tensor], Callable[[np.ndarray, np.ndarray], np.ndarray]]] = [
     (lambda t, _: t + 1, lambda a, _: a + 1),
     (lambda t, _: t.relu(), lambda a, _: np.maximum(a, 0)),

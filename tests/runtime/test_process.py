@@ -49,24 +49,6 @@ def test_threads_realize_at_once() -> None:
     assert not failures, failures[0]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-def test_fork_after_use() -> None:
-    code = """
-import os
-import npu_tensor as nt
-a = nt.ones(1 << 20)
-assert float((a * 2).sum()) == 2 << 20
-child = os.fork()
-if child == 0:
-    ok = float((a * 3).sum()) == 3 << 20
-    os._exit(0 if ok else 1)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-assert float((a * 4).sum()) == 4 << 20
-"""
-    done = run_python(code)
-    assert done.returncode == 0, done.stderr
-
-
 def test_without_llvmlite_numpy_runs_everything() -> None:
     code = """
 import sys, warnings
@@ -136,11 +118,3 @@ def test_exported_array_cannot_be_made_writeable() -> None:
     array = nt.ones(3).numpy()
     with pytest.raises(ValueError, match="WRITEABLE"):
         array.flags.writeable = True
-
-
-def test_unknown_settings_are_refused() -> None:
-    with pytest.raises(AttributeError):
-        config.eagr = True  # type: ignore[attr-defined]
-    done = run_python("import npu_tensor as nt; (nt.ones(3) + 1).tolist()", NPU_TENSOR_CPU_FEATURES="foo")
-    assert done.returncode != 0
-    assert "'foo' is not numpy" in done.stderr

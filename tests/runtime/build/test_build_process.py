@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import progress
 from npu_tensor.runtime.build.process import run
@@ -101,15 +100,6 @@ def test_the_time_limit_ends_the_command_and_its_children(tmp_path: Path) -> Non
         time.sleep(0.05)
     else:
         pytest.fail("the child still runs")
-
-
-def test_verbose_prints_command_output_and_time(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with config.scope(debug=5):
-        run(python("print('hello from the compiler')"), tmp_path, tmp_path / "build.log", 60)
-    shown = capfd.readouterr().err
-    assert shown.startswith(f"$ {sys.executable} -c")
-    assert "hello from the compiler" in shown
-    assert shown.rstrip().endswith(" s")
 
 
 class _Terminal(io.StringIO):

@@ -19,7 +19,7 @@ from npu_tensor.dataflow.array import Arch, Tile
 from npu_tensor.dataflow.check import require_valid
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.build import iron, process
+from npu_tensor.runtime.build import iron
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.store.requests import Request, description, kernel_key
 
@@ -256,36 +256,6 @@ def test_a_missing_xclbinutil_is_named(site: Path, tmp_path: Path, monkeypatch: 
     reason = failure(tmp_path / "work")
     assert "kernel.xclbin is missing or empty: xclbinutil" in reason
     assert "libxrt-utils" in reason
-
-
-def test_a_build_that_does_not_end(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIE_STANDIN_HANG", "1")
-    with config.scope(build_seconds=2):
-        assert "NPU_TENSOR_BUILD_SECONDS" in failure(tmp_path / "work", transient=True)
-
-
-@pytest.mark.parametrize(
-    ("said", "transient"),
-    [
-        ("[Peano] compilation failed:\nk.cc:1:1: error: no", False),
-        ("[Peano] compilation failed:\nclang++: error: unable to execute command: Killed", True),
-        ("[Peano] compilation failed", True),  # Message for a killed Peano.
-        ("[aiecc] Compilation failed with exit code 1:\nerror: no", False),
-        ("[aiecc] Compilation failed with exit code -9:\n", True),
-    ],
-)
-def test_accidents_of_the_compilers_are_told_from_errors(
-    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, transient: bool
-) -> None:
-    """In place of the process that builds, one that fails as that does, with the reason in its file and in its log."""
-    program = f"import pathlib; pathlib.Path('reason.txt').write_text({said!r}); raise SystemExit({said!r})"
-    real = process.run
-
-    def run(command: Any, *rest: Any) -> None:
-        real([sys.executable, "-c", program], *rest)
-
-    monkeypatch.setattr(iron, "run", run)
-    assert failure(tmp_path / "work", transient) == said
 
 
 @pytest.mark.parametrize(

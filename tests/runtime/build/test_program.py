@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import hashlib
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -17,10 +13,7 @@ from iron_round_trip import compare
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, KernelFunction, ObjectType, Source, range_
-from npu_tensor.errors import ArgumentError
-from npu_tensor.runtime.build.iron_cores import cores
-from npu_tensor.runtime.build.iron_names import wrapped
-from npu_tensor.runtime.build.iron_program import marker, program
+from npu_tensor.runtime.build.iron_program import program
 
 TYPE = ObjectType("int32", (64,))
 FAMILIES = ("kept-column", "runtime-word", "softmax-parts", "linear-gelu", "rope", "get-rows", "permute")
@@ -60,28 +53,6 @@ def test_text_is_python_without_npu_tensor(name: str) -> None:
     for line in text.splitlines():
         in_source ^= "'''" in line
         assert len(line) <= 120 or in_source
-
-
-HASHED = """
-import hashlib, sys
-sys.path.insert(0, sys.argv[1])
-from designs import EXAMPLES
-from npu_tensor.runtime.build.iron_program import program
-texts = [program(e.make("aie2", 4)) for e in EXAMPLES if e.id in ("linear-gelu", "runtime-word")]
-print(hashlib.sha256("".join(texts).encode()).hexdigest())
-"""
-
-
-def test_text_is_the_same_in_every_process() -> None:
-    result = set()
-    for seed in ("1", "2"):
-        command = [sys.executable, "-c", HASHED, os.path.dirname(__file__)]
-        run = subprocess.run(
-            command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": seed}
-        )
-        result.add(run.stdout)
-    assert len(result) == 1
-    assert len(result.pop().strip()) == 2 * hashlib.sha256().digest_size
 
 
 @pytest.mark.parametrize("code", ["a = '''b''';\n", "'", "\\", 'a """ b \\n\n', "a\r\nb"])
@@ -135,40 +106,7 @@ def test_device_of_a_number_of_columns(columns: int, device: str) -> None:
     assert f"Program({device}(), runtime)" in text
 
 
-def test_markers_are_different_int32() -> None:
-    result = [marker(parameter, word) for parameter in range(200) for word in range(200)]
-    assert len(set(result)) == len(result)
-    assert all(0 < value < 2**31 for value in result)
-    assert marker(4095, 4095) < 2**31
-    for parameter, word in ((-1, 0), (0, -1), (4096, 0), (0, 4096)):
-        with pytest.raises(ArgumentError, match="markers"):
-            marker(parameter, word)
-
-
 # --- functions of cores
-
-
-def test_equal_bodies_are_one_function() -> None:
-    def repeating(rounds: int, number: int) -> Callable[..., None]:
-        def body(source: Any, result: Any, function: KernelFunction) -> None:
-            for _ in range_(rounds):
-                function(source.acquire(1), result.acquire(1), number)
-                source.release(1)
-                result.release(1)
-
-        return body
-
-    def other(source: Any, result: Any, function: KernelFunction) -> None:
-        function(source.acquire(1), result.acquire(1), 7)
-        result.release(1)
-        source.release(1)
-
-    design = some_design([repeating(3, 7), repeating(3, 7), other])
-    first, second, third = cores(design, ())
-    assert first.core is second.core
-    assert first.core != third.core
-    assert first.core.text.splitlines()[:2] == ["def core0(in_2, out, nt_test):", "    for _ in range_(3):"]
-    assert program(design).count("\ndef core") == 2
 
 
 def interleaved(source: Any, result: Any, function: KernelFunction) -> None:
@@ -185,9 +123,3 @@ def interleaved(source: Any, result: Any, function: KernelFunction) -> None:
 def test_objects_of_several_acquires() -> None:
     design = some_design([interleaved])
     compare(program(design), design)
-
-
-def test_long_lines_are_broken_at_their_outermost_commas() -> None:
-    numbers = ", ".join(map(str, range(100, 121)))
-    lines = wrapped(f'f([{numbers}], "a, (b", (1, 2))', "")
-    assert lines == ["f(", f"    [{numbers}],", '    "a, (b",', "    (1, 2),", ")"]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import sys
 from pathlib import Path
 
 import llvmlite.binding
 import pytest
-from running import python
 
 import npu_tensor as nt
 from npu_tensor.config import config
@@ -54,13 +52,6 @@ def test_code_that_nobody_holds_is_freed() -> None:
     assert engine.statistics.compiled == 202
 
 
-def test_code_outlives_its_engine() -> None:
-    address = new_engine().compile(polynomial(0.1), "f")["f"]
-    gc.collect()
-    new_engine().compile(polynomial(0.2), "f")
-    assert call(address, 1.0) == 1.1
-
-
 def test_without_memory_for_code_numpy_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit of mappings of a process has this effect."""
 
@@ -80,37 +71,3 @@ def test_without_memory_for_code_numpy_computes(monkeypatch: pytest.MonkeyPatch)
     assert explanation[-1].kernel == "numpy"
     assert "cannot link the machine code" in str(explanation)
     assert call(engine.compile(polynomial(1.0), "f")["f"], 1.0) == 2.0
-
-
-AT_THE_LIMIT = '''
-import ctypes
-from pathlib import Path
-import npu_tensor as nt
-
-x = nt.ones(5).realize()
-(x + x).realize()  # the thread pool
-libc = ctypes.CDLL(None)
-libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-used = len(Path("/proc/self/maps").read_text().splitlines())
-pages = int(Path("/proc/sys/vm/max_map_count").read_text()) - used - 100
-start = libc.mmap(None, 4096 * pages, 1, 0x22, -1, 0)  # readable, private and anonymous
-for page in range(0, pages, 2):
-    assert not libc.mprotect(start + 4096 * page, 4096, 3)  # every second one writable too: each is a mapping
-
-def chain(x, number):
-    """Another kernel for each number."""
-    for bit in range(8):
-        x = x.abs() if number >> bit & 1 else x.square()
-    return x
-
-functions = [nt.jit(lambda x, number=number: chain(x, number)) for number in range(120)]
-assert all(function(x).tolist() == [1.0] * 5 for function in functions)
-print(*(row.kernel for row in nt.explain(chain(x, 120))))
-'''
-
-
-@pytest.mark.skipif(int(Path("/proc/sys/vm/max_map_count").read_text()) > 1 << 18, reason="the limit is too high")
-def test_at_the_limit_of_mappings_numpy_computes() -> None:
-    assert "numpy" in python("-c", AT_THE_LIMIT).stdout

@@ -1,4 +1,4 @@
-"""The JIT engine: compilation, refusals, and the cache of object files."""
+"""The JIT engine: modules that are kept, their keys, and compilation in several threads."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import threading
 import time
 from pathlib import Path
 
-import pytest
-
-from npu_tensor.errors import BuildError
 from npu_tensor.runtime.cpu import engine as engine_module
 from npu_tensor.runtime.cpu.engine import Engine, source_version
 from npu_tensor.runtime.cpu.target import CpuTarget, host_target
@@ -27,63 +24,6 @@ def add_constant(constant: int, name: str = "f") -> str:
 
 def call(address: int, argument: int) -> int:
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(argument)
-
-
-def test_compiles_and_runs() -> None:
-    addresses = new_engine().compile(add_constant(41) + add_constant(-3, "g"), "f", "g")
-    assert call(addresses["f"], 1) == 42
-    assert call(addresses["g"], 1) == -2
-
-
-UNDEFINED_CALL = "declare void @no_such_symbol()\ndefine void @f() {\n  call void @no_such_symbol()\n  ret void\n}"
-
-
-def test_undefined_symbols_are_refused() -> None:
-    engine = new_engine()
-    with pytest.raises(BuildError, match="no_such_symbol"):
-        engine.compile(UNDEFINED_CALL, "f")
-    assert call(engine.compile(add_constant(1), "f")["f"], 1) == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("this is not IR", ["f"]),
-        ("define i64 @f(i64 %x) {\n  ret i32 0\n}", ["f"]),
-        (
-            # Use before definition: only the verifier notices.
-            "define i64 @f(i64 %x) {\n  %y = add i64 %z, 1\n  %z = add i64 %x, 1\n  ret i64 %y\n}",
-            ["f"],
-        ),
-        (add_constant(1), ["f", "missing"]),
-    ],
-)
-def test_bad_modules_raise(text: str, names: list[str]) -> None:
-    with pytest.raises(BuildError):
-        new_engine().compile(text, *names)
-
-
-def test_object_cache_serves_a_new_engine(tmp_path: Path) -> None:
-    cache = tmp_path / "made" / "when needed"
-    new_engine(cache).compile(add_constant(9), "f")
-    engine = new_engine(cache)
-    assert call(engine.compile(add_constant(9), "f")["f"], 1) == 10
-    assert (engine.statistics.compiled, engine.statistics.disk_hits) == (0, 1)
-
-
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])
-def test_damaged_entry_is_compiled_again(tmp_path: Path, damage: str) -> None:
-    new_engine(tmp_path).compile(add_constant(9), "f")
-    (entry,) = tmp_path.glob("cpu-*/*.o")
-    good = entry.read_bytes()
-    flipped = bytearray(good)
-    flipped[len(good) // 2] ^= 1
-    bad = {"truncated": good[:-7], "flipped": bytes(flipped), "empty": b""}[damage]
-    entry.write_bytes(bad)
-    engine = new_engine(tmp_path)
-    assert call(engine.compile(add_constant(9), "f")["f"], 1) == 10
-    assert engine.statistics.compiled == 1
-    assert entry.read_bytes() == good
 
 
 class Generator:
@@ -109,11 +49,6 @@ def test_generated_modules_need_no_text_if_they_are_cached(tmp_path: Path) -> No
     assert (generator.calls, other.statistics.disk_hits) == (3, 1)
     new_engine(tmp_path, "another processor").generated(generator, 0.5, target)
     assert generator.calls == 4
-
-
-def test_specifications_need_a_complete_text() -> None:
-    with pytest.raises(TypeError, match="no stable text"):
-        new_engine().generated(Generator(), object(), host_target())
 
 
 def test_version_follows_the_sources_of_generators(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.dataflow.array import ARRAYS
-from npu_tensor.errors import BuildError, LaunchError
+from npu_tensor.errors import BuildError
 from npu_tensor.kernels.offer import FUSION, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.runtime.devices.logical import LogicalDevice
@@ -163,31 +163,6 @@ def test_a_launch_goes_where_its_operand_lies() -> None:
     assert three.launched_on(step, large, small) == 2
 
 
-def test_a_launch_joins_the_member_that_computes_its_operand() -> None:
-    """However busy that member is: elsewhere the launch would wait as well, and a copy would be made."""
-    two = Several()
-    step = two.step()
-    two.members[1].busy = 9
-    assert two.launched_on(step, Value(two.members[1], launch=LAUNCH), Value(two.members[0], 4096)) == 1
-
-
-def test_the_first_member_answers_claims() -> None:
-    two = Several()
-    two.members[0].refuses = "sort"
-    assert two.device.claim(task("argsort")) == Refusal("fake#0 has no argsort")
-    kernel = two.device.claim(task())
-    assert not isinstance(kernel, Refusal)
-    two.device.prepare([kernel])
-    assert ([len(member.prepared) for member in two.members], two.members[0].prepared[0].device) == ([1, 0], "fake#0")
-    assert (kernel.device, kernel.name, kernel.reason, kernel.origin) == ("fake", "fake", "claimed", "none")
-    assert kernel.cost is COST
-    expected = (Expense(2, 0, 0), Expense(3, 0, 0), Expense(4, 0, 0))
-    assert (two.device.launch_cost, two.device.switch_cost, two.device.fetch_cost(4)) == expected
-    step = kernel.bind()
-    assert [two.launched_on(step), two.launched_on(step)] == [0, 1]
-    assert (kernel.origin, kernel.reason) == ("built", "bound by fake#0")
-
-
 @pytest.mark.parametrize("failing", [0, 1])
 @pytest.mark.parametrize("failure", [BuildError("no context"), nt.DeviceError("no context")])
 def test_a_member_that_cannot_have_a_kernel_leaves_it_to_the_others(failing: int, failure: Exception) -> None:
@@ -204,14 +179,6 @@ def test_a_member_that_cannot_have_a_kernel_leaves_it_to_the_others(failing: int
     assert {two.launched_on(other) for _ in range(2)} == {0, 1}
 
 
-def test_a_kernel_without_any_member_raises_each_reason_once() -> None:
-    three = Several(3)
-    for member, reason in zip(three.members, ("no compiler", "lost", "no compiler"), strict=True):
-        member.failure = BuildError(reason)
-    with pytest.raises(BuildError, match=r"^no compiler; lost$"):
-        three.step()
-
-
 @pytest.mark.parametrize("launch", [None, LAUNCH])
 def test_a_member_that_is_not_usable_gets_no_launch_while_another_is(launch: object) -> None:
     two = Several()
@@ -220,18 +187,6 @@ def test_a_member_that_is_not_usable_gets_no_launch_while_another_is(launch: obj
     assert [two.launched_on(step, Value(two.members[0], launch=launch)) for _ in range(3)] == [1, 1, 1]
     two.members[1].usable = False  # Then each member reports its own problem.
     assert {two.launched_on(step) for _ in range(2)} == {0, 1}
-
-
-def test_all_members_are_waited_for_even_if_one_fails() -> None:
-    three = Several(3)
-    step = three.step()
-    for _ in range(3):
-        step([None] * 4)
-    three.members[0].launch_failure = LaunchError("the first")
-    three.members[1].launch_failure = LaunchError("the second")
-    with pytest.raises(LaunchError, match="the first"):
-        three.device.synchronize()
-    assert [member.synchronized for member in three.members] == [1, 1, 1]
 
 
 def test_threads_work_on_all_members_at_the_same_time() -> None:

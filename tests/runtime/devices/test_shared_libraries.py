@@ -155,10 +155,3 @@ def test_every_place_is_in_the_error_with_the_reason(
         f"  the system's loader: {name}: {absent}",
         f"  the system's loader: libnt_nowhere.so: {absent}",
     ]
-
-
-def test_build_id(compiled: dict[str, Path]) -> None:
-    # The value passed to the linker.
-    assert HSA._replace(search_paths=(compiled["hsa"],)).find().build_id() == "00c0ffee"
-    without = XRT._replace(search_paths=(compiled["xrt without"],), symbols=XRT.symbols[1:])
-    assert without.find().build_id() == ""

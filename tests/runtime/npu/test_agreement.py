@@ -115,6 +115,7 @@ DRAWS: dict[str, Callable[[np.random.Generator, int], Array]] = {
 SENSELESS = {"rope-factors", "gemm-bias_relu", "quantized-q4_1"}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_compiler", "less_optimised")
 def test_roundings_of_the_simulated_npu_are_not_found() -> None:
     kernels: dict[str, Kernel] = {}

@@ -71,33 +71,6 @@ def test_all_buffers_have_a_limit_that_a_large_pool_raises(monkeypatch: pytest.M
     assert one.block is not other.block
 
 
-def test_a_block_returns_with_its_lease() -> None:
-    driver = Driver()
-    pool = BlockPool(driver.create, UNLIMITED)
-    first, second = pool.take(5000), pool.take(5000)
-    assert first.block is not second.block
-    block = first.block
-    del first
-    third = pool.take(6000)
-    assert third.block is block
-    assert driver.made == [2 * PAGE, 2 * PAGE]
-    assert pool.nbytes == driver.used == 4 * PAGE
-    assert pool.take(3 * PAGE).block is not block
-
-
-def test_release_gives_free_blocks_back_only() -> None:
-    driver = Driver()
-    pool = BlockPool(driver.create, UNLIMITED)
-    kept = pool.take(10 * PAGE)
-    pool.take(20 * PAGE)
-    pool.take(PAGE)
-    assert pool.release() == 21 * PAGE
-    gc.collect()
-    assert pool.nbytes == driver.used == 10 * PAGE
-    assert pool.release() == 0
-    kept.block.bytes[:] = 1
-
-
 def test_free_blocks_beyond_the_limit_go_before_new_ones_are_made() -> None:
     driver = Driver()
     pool = BlockPool(driver.create, limit=8 * PAGE)
@@ -108,15 +81,6 @@ def test_free_blocks_beyond_the_limit_go_before_new_ones_are_made() -> None:
     pool.take(PAGE)
     gc.collect()
     assert driver.used == pool.nbytes == PAGE
-
-
-def test_free_blocks_are_released_for_another_size() -> None:
-    driver = Driver(10 * PAGE)
-    pool = BlockPool(driver.create, UNLIMITED)
-    pool.take(6 * PAGE)
-    assert driver.used == 6 * PAGE
-    lease = pool.take(8 * PAGE)
-    assert driver.used == pool.nbytes == lease.block.nbytes == 8 * PAGE
 
 
 def test_out_of_memory() -> None:

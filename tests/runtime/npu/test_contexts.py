@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from npu_values import joined
 from running import heard, needs_compiler
 
 from npu_tensor.events import ContextClosed, ContextOpened
-from npu_tensor.runtime.npu.contexts import MOST_CONTEXTS
 
 pytestmark = needs_compiler
 
@@ -43,22 +41,6 @@ class Loading:
         return result
 
 
-def test_the_least_recently_used_context_is_closed(npu: FaultyNpu) -> None:
-    npu.context_limit = 3
-    loading = Loading()
-    for number in (0, 1, 2, 0):
-        loading.compute(number)
-    assert loading.taken() == [("open", 0, 1), ("open", 1, 2), ("open", 2, 3)]
-    loading.compute(3)
-    assert loading.taken() == [("close", 1, 2), ("open", 3, 3)]
-    for number in (2, 0, 3):
-        loading.compute(number, seed=1)
-    assert loading.taken() == []
-    loading.compute(1)
-    assert loading.taken() == [("close", 2, 2), ("open", 1, 3)]
-    assert (npu.contexts_made, npu.live_contexts) == (5, 3)
-
-
 @pytest.mark.parametrize(("npu", "limit"), [("sim:npu1", 6), ("sim:npu2", 16)], indirect=["npu"])
 def test_as_many_contexts_are_kept_as_the_driver_allows(npu: FaultyNpu, limit: int) -> None:
     """On the first generation, all contexts are closed for a new one: the remaining ones would fail."""
@@ -75,17 +57,3 @@ def test_as_many_contexts_are_kept_as_the_driver_allows(npu: FaultyNpu, limit: i
     for number in range(limit + 1):
         loading.compute(number, seed=1)
     assert npu.live_contexts <= limit
-
-
-@pytest.mark.parametrize("npu", ["sim:npu1", "sim:npu2"], indirect=True)
-def test_contexts_go_only_when_what_runs_in_them_has_ended(npu: FaultyNpu) -> None:
-    npu.polls = 3
-    npu.context_limit = 2  # One that goes only later would be one too many.
-    with patch.dict(MOST_CONTEXTS, aie2=2, aie2p=2):
-        pairs = [joined(number % 5, seed=number) for number in range(15)]
-        for result, _ in pairs:
-            result.realize(wait=False)
-        for result, expected in reversed(pairs):
-            np.testing.assert_array_equal(result.numpy(), expected)
-    assert npu.launches == 15
-    assert npu.live_contexts <= 2

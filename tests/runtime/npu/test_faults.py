@@ -35,9 +35,6 @@ from npu_tensor.runtime.npu.packing import pack
 
 pytestmark = [needs_compiler, pytest.mark.usefixtures("clock")]
 
-TWO = pytest.mark.parametrize("npu", ["sim:npu2x2"], indirect=True)
-"""Two NPUs as one device."""
-
 
 @pytest.fixture(autouse=True)
 def faults(monkeypatch: pytest.MonkeyPatch) -> list[events.DeviceFault]:
@@ -129,37 +126,6 @@ CAUSES = {
 def right(work: Callable[[int], Pairs], seed: int) -> None:
     for result, expected in work(seed):
         np.testing.assert_array_equal(result.numpy(), expected)
-
-
-def _at_every_launch(npu: FaultyNpu, clock: Clock, faults: list[events.DeviceFault], fault: Fault, name: str) -> None:
-    work, count = WORK[name]
-    members = 2 if nt.get_default_device() == "sim:npu2x2" else 1
-    for seed in range(2 * members):  # Every member of a logical device has seen every kernel.
-        right(work, seed)
-    before = npu.launches
-    right(work, 4)
-    assert npu.launches - before == count
-    for position in range(count):
-        npu.inject(fault, after=position)
-        with warned(faults, CAUSES[fault]):
-            right(work, 10 + position)
-        assert faults[0].launches >= 1
-        assert not npu.injected
-        npu.plug_in()
-        clock.now += 100
-        before = npu.launches
-        right(work, 20 + position)
-        assert npu.launches - before == count
-        assert not any(engine.health.failures for engine in npu.engines) or members > 1
-
-
-@pytest.mark.parametrize("name", WORK)
-@pytest.mark.parametrize("fault", CAUSES, ids=lambda fault: fault.name)
-def test_a_fault_at_every_launch(
-    npu: FaultyNpu, clock: Clock, faults: list[events.DeviceFault], fault: Fault, name: str
-) -> None:
-    npu.polls = 1
-    _at_every_launch(npu, clock, faults, fault, name)
 
 
 @pytest.mark.parametrize("fault", CAUSES, ids=lambda fault: fault.name)
@@ -345,16 +311,6 @@ def test_garbage_at_the_first_use_is_caught(npu: FaultyNpu, faults: list[events.
         assert len(compared) == 2
 
 
-def test_a_kernel_that_is_always_wrong_is_left_to_the_cpu(npu: FaultyNpu, clock: Clock) -> None:
-    npu.faults = lambda launch: Fault.GARBAGE
-    for _ in range(MOST_FAULTS):
-        with pytest.warns(RuntimeWarning, match="differs from the CPU's"):
-            compute(0)
-        clock.now += 100
-    compute(0)
-    assert npu.launches == MOST_FAULTS
-
-
 # --- the device goes away
 
 
@@ -412,23 +368,6 @@ def test_unread_values_of_a_lost_device(npu: FaultyNpu, clock: Clock) -> None:
     before = npu.launches
     compute(0, 3)
     assert npu.launches == before + 1
-
-
-# --- memory and contexts
-
-
-@pytest.mark.parametrize("position", [0, 3], ids=["operand", "instructions"])
-@pytest.mark.parametrize("fault", [Fault.MEMORY, Fault.BAD_ALLOC], ids=lambda fault: fault.name)
-def test_without_memory_the_cpu_computes(
-    npu: FaultyNpu, faults: list[events.DeviceFault], fault: Fault, position: int
-) -> None:
-    npu.inject(fault, after=position, times=2)
-    with warned(faults, "err=-12|bad_alloc", outcome="the CPU computes"):
-        compute(0)
-    npu.injected.clear()
-    compute(0)
-    compute(1)
-    assert npu.launches == 2
 
 
 # --- hangs

@@ -148,6 +148,7 @@ def test_words_are_unique() -> None:
     assert len(set(result.values())) == len(result)
 
 
+@pytest.mark.slow
 def test_names_do_not_depend_on_the_process() -> None:
     program = (
         "import npu_tensor as nt; from tests.runtime.npu.test_kernel_name import name_of, zeros; "

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from threading import main_thread
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -15,9 +12,7 @@ from npu_values import as_float, close, joined, normal
 from running import needs_compiler
 
 import npu_tensor as nt
-from npu_tensor import events
 from npu_tensor.runtime.npu import buffers
-from npu_tensor.runtime.npu.npu_engine import NpuEngine
 from npu_tensor.runtime.npu.packing import pack
 
 pytestmark = [needs_compiler, pytest.mark.usefixtures("less_optimised")]
@@ -55,25 +50,3 @@ def test_asynchronous(npu: FaultyNpu) -> None:
     for result, expected in pairs:
         np.testing.assert_array_equal(result.numpy(), expected)
     assert npu.from_device == 4
-
-
-def test_begun_before_anybody_waits(npu: FaultyNpu) -> None:
-    joined(0)[0].realize()
-    polled, npu.polls = npu.asked, 5
-    result, expected = joined(0, 1)
-    result.realize(wait=False)
-    assert (npu.launches, npu.asked) == (2, polled)
-    np.testing.assert_array_equal(result.numpy(), expected)
-
-
-def test_parts_wait_for_their_thread_and_other_events_do_not() -> None:
-    part = events.KernelSimulated("add", "sim:npu2", 1, 0, 0, 0.0, "", None)
-    opened = events.ContextOpened("add", "sim:npu2", 1)
-    queued: Any = [(main_thread(), part), (main_thread(), opened)]
-    engine: Any = SimpleNamespace(_events=queued, recovery=SimpleNamespace(running=False, warn=lambda: None))
-    heard: list[events.Event] = []
-    with events.listen(heard.append), ThreadPoolExecutor(1) as other:
-        other.submit(NpuEngine.flush, engine).result()
-        assert heard == [opened]
-        NpuEngine.flush(engine)
-        assert heard == [opened, part]

@@ -121,19 +121,6 @@ def test_tiles_that_are_ready_are_taken_for_one_run_unless_they_are_much_slower(
         assert ("would have to be built first" in chosen.reason) == (tiles is not kernel)
 
 
-@pytest.mark.parametrize(("jit", "once"), [("wait", True), ("off", True), ("off", False)])
-def test_tiles_that_are_ready_are_not_given_up_for_others_that_are_not(
-    devices: dict[str, NpuDevice], monkeypatch: pytest.MonkeyPatch, jit: str, once: bool
-) -> None:
-    """Only the best tiles of each product have a binary, and sharing would save changes."""
-    kernels = claimed(devices["sim:npu2"], *SHAPES[1:])
-    ready = {id(kernel.request.design) for kernel in kernels}
-    monkeypatch.setattr(NpuDevice, "is_ready", lambda _, kernel: id(kernel.request.design) in ready)
-    with config.scope(jit=jit):
-        devices["sim:npu2"].share_configurations(kernels, once)
-    assert {id(kernel.request.design) for kernel in kernels} == ready
-
-
 @needs_compiler
 def test_a_configuration_that_is_loaded_is_taken_for_one_run(devices: dict[str, NpuDevice]) -> None:
     first, second = SHAPES[0], SHAPES[3]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Callable, Sequence
-from unittest.mock import patch
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,10 +12,7 @@ from running import heard, needs_compiler
 import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.planner import selection
-from npu_tensor.runtime.npu.contexts import MOST_CONTEXTS
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.sim import simulated_device as device
-from npu_tensor.task import Kernel
 
 pytestmark = pytest.mark.usefixtures("less_optimised")
 
@@ -186,16 +181,6 @@ def test_a_row_kernel_gets_no_more_streams_than_a_core_has_channels() -> None:
 
 
 @needs_compiler
-def test_designs_that_left_the_array_are_loaded_again() -> None:
-    functions = [nt.jit(lambda x, n=n: x[:n] + x[:n]) for n in (16, 32, 48, 64)]
-    x = bfloat16(64)
-    with nt.default_device("sim:npu1"), patch.dict(MOST_CONTEXTS, aie2=2, aie2p=2):
-        for _ in range(2):
-            for n, function in enumerate(functions, 1):
-                assert function(x).float().tolist() == (x.float()[: 16 * n] * 2).tolist()
-
-
-@needs_compiler
 def test_several_devices_in_order_of_preference() -> None:
     """Each takes what those before it refuse; one graph runs on all of them."""
     first, second = "sim:npu1", "sim:npu2?float32=emulate"
@@ -287,28 +272,6 @@ def test_values_of_rows_begin_at_words_in_every_column() -> None:
         result = nt.from_numpy(x).realize() + nt.from_numpy(y).realize() + nt.from_numpy(z).realize()
         assert nt.explain(result)[-1].device == "sim:npu2?cols=5"
         np.testing.assert_array_equal(result.numpy(), x + y + z)
-
-
-@needs_compiler
-def test_other_threads_plan_while_kernels_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    building, planned = threading.Event(), threading.Event()
-    prepare = device.SimulatedDevice.prepare
-
-    def slow(self: device.SimulatedDevice, kernels: Sequence[Kernel]) -> None:
-        building.set()
-        assert planned.wait(60)
-        prepare(self, kernels)
-
-    monkeypatch.setattr(device.SimulatedDevice, "prepare", slow)
-    x, y = bfloat16(48), nt.ones(48).realize()
-    with nt.default_device("sim:npu2?cols=2"):
-        thread = threading.Thread(target=lambda: (x * 3 + x).realize())
-        thread.start()
-        assert building.wait(60)
-        monkeypatch.undo()
-        assert (y * 5 - 1).tolist() == [4.0] * 48
-        planned.set()
-        thread.join()
 
 
 def test_block_floats_are_chosen_by_the_uri() -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import signal
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +12,6 @@ from click.testing import CliRunner
 
 from npu_tensor.cli import main
 from npu_tensor.config import config
-from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.design import KernelFunction, ObjectType, Source
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.sim import host_compiler
@@ -162,45 +158,6 @@ def test_a_library_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert libraries(tmp_path) == [entry]
 
 
-@pytest.mark.usefixtures("_empty_cache")
-def test_the_key_covers_text_flags_architecture_headers_and_compiler(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    text = '#include "nt/new.hpp"\nextern "C" void nt_f(int *a) { a[0] = 3; }'
-    kernel = function(text, ObjectType("int32", (1,)))
-    source = kernel.source
-    header, other = tmp_path / "include" / "nt" / "new.hpp", tmp_path / "include" / "nt" / "unused.hpp"
-    header.parent.mkdir(parents=True)
-    header.write_text("// one")
-    monkeypatch.setattr(host_compiler, "_INCLUDES", (*host_compiler._INCLUDES, tmp_path / "include"))
-    monkeypatch.setattr(host_compiler, "_FLAGS", (*host_compiler._FLAGS, f"-I{tmp_path / 'include'}"))
-
-    def key(source: Source = source, arch: Arch = "aie2", functions: tuple[KernelFunction, ...] = (kernel,)) -> str:
-        return host_compiler.library(source, arch, functions).key
-
-    keys = [
-        key(),
-        key(arch="aie2p"),
-        key(Source(source.name, source.text + "\n")),
-        key(Source(source.name, source.text, ("-DX",))),
-        key(functions=()),
-    ]
-    other.write_text("// not included by the source")
-    assert key() == keys[0]
-    header.write_text("// two")
-    keys.append(key())
-    compiler = host_compiler._compiler()
-    assert isinstance(compiler, host_compiler._Compiler)
-    for changed in (compiler._replace(identity="another machine"), compiler._replace(version="gcc99")):
-        monkeypatch.setattr(host_compiler, "_compiler", lambda changed=changed: changed)
-        keys.append(key())
-    assert len(set(keys)) == len(keys)
-    assert sorted(path.name for path in tmp_path.glob("aie2-host-*")) == [
-        f"aie2-host-{compiler.version}",
-        "aie2-host-gcc99",
-    ]
-
-
 def test_no_compiler_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
@@ -212,28 +169,6 @@ def test_no_compiler_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tm
     old.chmod(0o755)
     monkeypatch.setenv("CXX", "")
     assert (reason() or "").startswith("no C++ compiler of this machine (g++) takes C++20 for ")
-
-
-def test_the_environment_chooses_the_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    default = host_compiler._compiler()
-    assert isinstance(default, host_compiler._Compiler)
-    wrapper = tmp_path / "wrapper"
-    wrapper.write_text('#!/bin/sh\nshift\nexec "$@"\n')
-    wrapper.chmod(0o755)
-    monkeypatch.setenv("CXX", f"{wrapper} --ignored {' '.join(default.command)}")
-    assert host_compiler._compiler() == default._replace(command=(str(wrapper), "--ignored", *default.command))
-
-
-@pytest.mark.usefixtures("_empty_cache")
-def test_a_loaded_library_is_not_the_file(tmp_path: Path) -> None:
-    kernel = answer(8)
-    entry = compile_one(kernel)
-    (path,) = libraries(tmp_path)
-    with path.open("r+b") as file:  # in place, as scp and rsync --inplace write
-        file.write(bytes(path.stat().st_size))
-    result = ctypes.c_int32(-1)
-    assert entry(ctypes.addressof(result)) is None
-    assert result.value == 8
 
 
 @pytest.mark.parametrize(
@@ -255,32 +190,3 @@ def test_a_wrong_cxx_is_an_error_also_beside_other_compilers(
     doctor = CliRunner().invoke(main, ["doctor"]).output
     assert said in doctor
     assert "fix:  unset CXX, or set it to a C++ compiler" in doctor
-
-
-@pytest.mark.parametrize(
-    ("script", "said"),
-    [
-        ("sleep 100", "CXX=hangs (hangs gave no answer)"),
-        # The child keeps the output open; reading the output to its end would wait for the child.
-        ("sleep 100 & exit 1", "CXX=hangs (hangs) takes no C++20"),
-    ],
-)
-def test_a_compiler_that_hangs_is_passed_over(
-    script: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    wrapper = tmp_path / "hangs"
-    wrapper.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/process\n/bin/{script}\n")
-    wrapper.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("CXX", "hangs")
-    monkeypatch.setattr(host_compiler, "_PROBE_SECONDS", 1)
-    # An alarm ends a test that waits, and not the compiler's hundred seconds.
-    previous = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it waits for the compiler"))
-    signal.alarm(50)
-    try:
-        assert said in (reason() or "")
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, previous)
-        with suppress(ProcessLookupError):
-            os.killpg(int((tmp_path / "process").read_text()), signal.SIGKILL)

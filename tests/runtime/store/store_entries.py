@@ -89,11 +89,6 @@ def leftovers(root: Path) -> set[str]:
     return {path.name for path in root.rglob("*.temporary")}
 
 
-def below_a_file(tmp_path: Path) -> Path:
-    (tmp_path / "file").write_text("not a directory")
-    return tmp_path / "file" / "cache"
-
-
 def run(program: str, *arguments: object, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", program, *map(str, arguments)],

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 from fakes import SECONDS, HeldBackend, design, request
 
-from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.build.process import run
-from npu_tensor.runtime.store import background
-from npu_tensor.runtime.store.background import Builds, finish_builds
+from npu_tensor.runtime.store.background import finish_builds
 from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import AnyRequest, Request
-from npu_tensor.runtime.store.store import Artifact
 
 pytestmark = pytest.mark.usefixtures("_in_background")
 
@@ -102,56 +96,3 @@ def test_a_waiting_caller_gets_the_kernel_of_the_running_build(backend: HeldBack
         backend.go.set()
         assert waiting.result(SECONDS).origin == "cache"
     assert backend.built == [kernel.name]
-
-
-def test_events_come_from_the_build_and_its_listeners_may_ask_for_the_end(
-    backend: HeldBackend, library: KernelLibrary
-) -> None:
-    heard: list[events.Event] = []
-
-    def listen(event: events.Event) -> None:
-        heard.append(event)
-        finish_builds()  # would wait for itself
-
-    with events.listen(listen):
-        library.prepare([request()])
-        backend.go.set()
-        finish_builds()
-    assert [type(event) for event in heard] == [events.BuildStarted, events.BuildFinished]
-    assert threading.get_ident() not in {event.thread for event in heard}
-
-
-def test_the_end_of_the_program_ends_what_runs_and_what_waits(tmp_path: Path) -> None:
-    own, begun = Builds(), threading.Event()
-
-    def compile() -> Artifact:
-        begun.set()
-        run([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path, tmp_path / "build.log", 600)
-        raise AssertionError("the build was not ended")
-
-    with patch.object(background, "available_cores", return_value=1):
-        running, waiting = own.start("1", compile), own.start("2", compile)
-    assert begun.wait(SECONDS)
-    own.end()
-    own.finish()
-    assert (running.ended, waiting.ended) == (True, False)
-    assert "failed with exit code -9" in running.error
-
-
-def nothing() -> Artifact:
-    raise BuildError("nothing to build")
-
-
-def test_no_more_threads_is_an_error_of_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    own = Builds()
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", start)
-        with pytest.raises(BuildError, match="can't start new thread") as caught:
-            own.start("1", nothing)
-    assert caught.value.transient
-    later = own.start("1", nothing)
-    own.finish()
-    assert (later.ended, later.error) == (True, "nothing to build")

@@ -5,9 +5,6 @@ The NPU is a simulated one, with the C++ compiler of this machine; its builds wa
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -155,43 +152,3 @@ def test_the_program_waits_if_the_cpu_must_not_stand_in(compiler: HeldCompiler, 
             with config.scope(fallback="error"):
                 (x.exp() + 1).realize()
     assert [event.device for event in ran if isinstance(event, events.KernelRan)] == [NPU]
-
-
-PROGRAM = """
-import os
-import numpy as np
-import npu_tensor as nt
-from npu_tensor.runtime.store.background import finish_builds
-
-x = nt.from_numpy(np.linspace(-2, 2, 1024, dtype=np.float32)).to(nt.bfloat16).realize()
-
-def run():
-    y = (x * x + x).exp()
-    device = nt.explain(y)[-1].device
-    return device, y.to(nt.float32).numpy()
-
-first = run()
-finish_builds()
-second = run()
-assert np.allclose(first[1], second[1], rtol=2**-6)
-print(first[0], second[0])
-"""
-
-
-def test_a_program_begins_on_the_cpu_and_goes_on_on_the_npu(tmp_path: Path) -> None:
-    """With nothing in between. The second time it finds everything in the cache."""
-    environment = {
-        **os.environ,
-        "NPU_TENSOR_DEVICE": NPU,
-        "NPU_TENSOR_JIT": "background",
-        "NPU_TENSOR_CACHE_DIR": str(tmp_path / "cache"),
-    }
-
-    def run() -> str:
-        command = [sys.executable, "-W", "error", "-c", PROGRAM]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    assert run() == f"cpu {NPU}\n"
-    assert run() == f"{NPU} {NPU}\n"

@@ -115,6 +115,7 @@ def test_a_compiler_suffices_unless_building_is_off(place: Path, monkeypatch: py
 # --- the wheel
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("archs", [(), ("aie2",)])
 def test_a_wheel_brings_the_kernels_that_are_there(tmp_path: Path, archs: tuple[str, ...]) -> None:
     pytest.importorskip("setuptools", minversion="77")

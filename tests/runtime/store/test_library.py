@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -195,36 +193,6 @@ def test_kernels_of_a_plan_are_built_at_the_same_time() -> None:
         library.prepare(kernel)
         assert [library.find(one).origin for one in kernel] == ["built", "built"]
         assert [library.find(one).origin for one in kernel] == ["memory", "memory"]
-
-
-def test_an_interrupt_ends_builds_and_begins_no_others(tmp_path: Path) -> None:
-    """In a process of its own: the signal goes to the main thread, which waits for the builds."""
-    program = f"""
-import os, signal, sys, threading, time
-from pathlib import Path
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-from fakes import FakeBackend, design, request
-from npu_tensor.config import config
-from npu_tensor.runtime.build import process
-from npu_tensor.runtime.build.process import run
-from npu_tensor.runtime.store.library import KernelLibrary
-
-class Endless(FakeBackend):
-    def build(self, request, directory, force=False):
-        self.built.append(request.name)
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-        run([sys.executable, "-c", "import time; time.sleep(600)"], directory, directory / "build.log", 600)
-
-process.available_cores, config.cache_path = lambda: 1, {str(tmp_path)!r}
-backend = Endless()
-wanted = [request(design(f"// {{n}}")) for n in range(4)]
-try:
-    KernelLibrary(backend).prepare(wanted)
-except KeyboardInterrupt:
-    print("interrupted", len(backend.built))
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
-    assert (done.stdout, done.returncode) == ("interrupted 1\n", 0), done.stderr
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ import pytest
 from store_entries import FOLDER, KEY, NAME, Builder, Failing, key_of, leftovers, names, put, touch, write_by_hand
 
 from npu_tensor import events
-from npu_tensor.config import config
-from npu_tensor.errors import ArgumentError, BuildError
+from npu_tensor.errors import BuildError
 from npu_tensor.runtime.store import files as store_files
 from npu_tensor.runtime.store.store import Store
 from npu_tensor.runtime.store.upkeep import scan
@@ -42,13 +41,6 @@ def test_an_entry_is_its_files_and_a_description(store: Store, root: Path) -> No
     assert comma
     assert description["checksum"] == hashlib.sha256(covered.encode()).hexdigest()
     assert store.get_or_build(FOLDER, NAME, KEY, Failing(AssertionError()), {}) == (entry, False)
-
-
-def test_an_entry_written_by_hand_is_found(store: Store, root: Path) -> None:
-    write_by_hand(root, NAME, KEY, b"by hand")
-    entry = store.get(FOLDER, NAME, KEY)
-    assert entry is not None
-    assert entry.files[".so"].read_bytes() == b"by hand"
 
 
 def test_keys_are_compared_in_full(store: Store, root: Path) -> None:
@@ -80,28 +72,7 @@ def test_any_name_makes_a_legal_file_name(store: Store, root: Path, name: str) -
     assert result.name == name
 
 
-@pytest.mark.parametrize("key", ["", "ab", KEY.upper(), KEY + "0", "../" + KEY[3:]])
-def test_keys_are_64_digits(store: Store, key: str) -> None:
-    with pytest.raises(ArgumentError, match="64"):
-        store.get(FOLDER, NAME, key)
-
-
-@pytest.mark.parametrize("folder", ["", "locks", "../aie2-x", "aie2p-a/b", "aie2p-"])
-def test_folders_are_an_array_and_a_toolchain(store: Store, folder: str) -> None:
-    with pytest.raises(ArgumentError, match="aie2p-toolchain"):
-        store.get_or_build(folder, NAME, KEY, Builder(), {})
-
-
-def test_the_directory_is_asked_for_at_each_use(tmp_path: Path) -> None:
-    store = Store()
-    with config.scope(cache_path=str(tmp_path / "one")):
-        put(store)
-    with config.scope(cache_path=str(tmp_path / "two")):
-        assert store.get(FOLDER, NAME, KEY) is None
-    with config.scope(cache_path=str(tmp_path / "one")):
-        assert store.get(FOLDER, NAME, KEY) is not None
-
-
+@pytest.mark.slow
 def test_every_flipped_byte_of_every_file_is_noticed(store: Store, emitted: list[events.Event]) -> None:
     sidecar = put(store)
     good = {path: path.read_bytes() for path in sidecar.parent.iterdir()}
@@ -118,8 +89,9 @@ def test_every_flipped_byte_of_every_file_is_noticed(store: Store, emitted: list
     assert store.get(FOLDER, NAME, KEY) is not None
 
 
-@pytest.mark.parametrize("suffix", [".so", ".json", ".log"])
-@pytest.mark.parametrize("damage", ["emptied", "truncated", "lengthened", "zeroed"])
+@pytest.mark.parametrize(
+    ("suffix", "damage"), [(".so", "zeroed"), (".json", "emptied"), (".json", "truncated"), (".log", "lengthened")]
+)
 def test_a_damaged_entry_is_built_again(store: Store, emitted: list[events.Event], suffix: str, damage: str) -> None:
     path = put(store).with_suffix(suffix)
     content = path.read_bytes()
@@ -132,12 +104,6 @@ def test_a_damaged_entry_is_built_again(store: Store, emitted: list[events.Event
     (event,) = [event for event in emitted if isinstance(event, events.CacheDamaged)]
     assert event.kernel == NAME
     assert event.path == str(path.with_suffix(".json"))
-
-
-def test_files_without_a_description_are_no_entry(store: Store) -> None:
-    put(store).unlink()
-    assert store.get(FOLDER, NAME, KEY) is None
-    assert store.get_or_build(FOLDER, NAME, KEY, Builder(b"again"), {})[0].files[".so"].read_bytes() == b"again"
 
 
 def test_a_reader_never_takes_a_rebuild_for_damage(store: Store, root: Path, emitted: list[events.Event]) -> None:
@@ -205,17 +171,3 @@ def test_a_transient_failure_is_tried_again(
 def test_a_build_must_make_what_it_promises(store: Store) -> None:
     with pytest.raises(BuildError, match="gone"):
         store.get_or_build(FOLDER, NAME, KEY, lambda directory: {".so": directory / "gone"}, {})
-
-
-@pytest.mark.parametrize("suffix", ["so", ".json", "/x.so", ".so.00000000.temporary"])
-def test_suffixes_are_not_taken_from_the_cache_itself(store: Store, suffix: str) -> None:
-    with pytest.raises(ArgumentError, match="must not return"):
-        store.get_or_build(FOLDER, NAME, KEY, lambda directory: {suffix: touch(directory / "x")}, {})
-
-
-def test_a_forced_build_replaces_the_entry(store: Store) -> None:
-    put(store)
-    builder = Builder()
-    assert store.get_or_build(FOLDER, NAME, KEY, builder, {}, force=True)[1]
-    assert not store.get_or_build(FOLDER, NAME, KEY, builder, {})[1]
-    assert builder.calls == 1

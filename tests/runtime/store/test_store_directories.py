@@ -6,7 +6,6 @@ import grp
 import os
 import pwd
 import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,21 +14,17 @@ from store_entries import (
     FOLDER,
     KEY,
     NAME,
-    PRELUDE,
     Builder,
     Failing,
-    below_a_file,
     key_of,
     leftovers,
-    names,
     put,
-    run,
     write_by_hand,
 )
 
 from npu_tensor import events
 from npu_tensor.config import config
-from npu_tensor.errors import ArgumentError, BuildError
+from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.target import host_target
 from npu_tensor.runtime.store import directories as store_directories
@@ -103,34 +98,6 @@ def test_a_full_disk_does_not_stop_the_work(small_disk: Path) -> None:
     # Free space is used again immediately.
     clear(small_disk / "cache")
     assert put(store, "third", key_of("3"), b"3" * 200_000).is_relative_to(small_disk)
-
-
-def test_kernels_that_are_not_kept_last_as_long_as_the_process(tmp_path: Path, own_temporary_directory: Path) -> None:
-    program = f"""{PRELUDE}
-entry, _ = Store(root).get_or_build(FOLDER, "kernel", key_of(1), build(1), {{}})
-check(entry, 1)
-assert Store(root).get(FOLDER, "kernel", key_of(1)) == entry
-if os.fork() == 0:
-    sys.exit()
-os.wait()
-check(entry, 1)
-print(entry.files[".so"])
-"""
-    process = run(
-        program, below_a_file(tmp_path), tmp_path / "log", TMPDIR=str(own_temporary_directory), PYTHONWARNINGS="ignore"
-    )
-    path, _ = process.communicate(timeout=30)
-    assert process.returncode == 0
-    assert path.startswith(str(own_temporary_directory))
-    assert names(own_temporary_directory) == set()
-
-
-def test_without_any_place_the_error_says_so(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "no such directory"))
-    with pytest.warns(RuntimeWarning, match="not kept"), pytest.raises(BuildError, match="no such directory"):
-        Store(below_a_file(tmp_path)).get_or_build(FOLDER, NAME, KEY, Builder(), {})
-    engine = Engine(host_target().create_target_machine(), "test", below_a_file(tmp_path))
-    assert engine.compile("define i64 @f() {\n  ret i64 41\n}\n", "f")["f"] != 0
 
 
 def test_a_cache_that_can_only_be_read_is_read(

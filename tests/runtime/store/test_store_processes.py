@@ -2,37 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from pathlib import Path
 
 import pytest
-from store_entries import FOLDER, KEY, NAME, PRELUDE, Builder, leftovers, run
-
-from npu_tensor.runtime.store.store import Store
+from store_entries import PRELUDE, leftovers, run
 
 pytestmark = pytest.mark.usefixtures("own_temporary_directory")
-
-
-def test_threads_build_once(store: Store) -> None:
-    builder = Builder()
-    entries = []
-
-    def slow(directory: Path) -> dict[str, Path]:
-        time.sleep(0.05)
-        return builder(directory)
-
-    def work() -> None:
-        entries.append(store.get_or_build(FOLDER, NAME, KEY, slow, {}))
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert builder.calls == 1
-    assert sorted(built for _, built in entries) == [False] * 7 + [True]
-    assert len({entry.files[".so"] for entry, _ in entries}) == 1
 
 
 MANY_PROCESSES = f"""{PRELUDE}

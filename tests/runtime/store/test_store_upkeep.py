@@ -14,7 +14,6 @@ from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.store import files as store_files
-from npu_tensor.runtime.store import upkeep as store_upkeep
 from npu_tensor.runtime.store.store import Store
 from npu_tensor.runtime.store.upkeep import Removed, clear, clear_everything, collect, scan
 
@@ -118,6 +117,7 @@ if len(sys.argv) == 3:
 """
 
 
+@pytest.mark.slow
 def test_the_cache_is_cleared_once_per_program(root: Path, tmp_path: Path) -> None:
     (root / FOLDER).mkdir(parents=True)
     (root / FOLDER / "foreign.txt").write_text("stays")
@@ -174,23 +174,6 @@ def test_the_cache_stays_below_its_limit_while_it_is_filled(store: Store, root: 
     assert kept(store, keys)[-15:] == [True] * 15
 
 
-def test_new_entries_are_not_evicted_at_once(store: Store) -> None:
-    with config.scope(cache_bytes=0):
-        made = [put(store, NAME, key_of(text)) for text in "abc"]
-    assert [path.exists() for path in made] == [True] * 3
-
-
-def test_short_processes_look_at_the_size_once_a_day(store: Store, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = fill(store, root, 5)
-    stamp = root / "locks" / "upkeep.lock"
-    with config.scope(cache_bytes=38_000):
-        for age, evicted in ((3600, False), (25 * 3600, True)):
-            os.utime(stamp, (time.time() - age,) * 2)
-            monkeypatch.setattr(store_upkeep, "_written", {})  # as in a new process
-            put(store, f"one more {age}", key_of(str(age)), b"")
-            assert kept(store, keys) == [not evicted, not evicted, True, True, True]
-
-
 def test_old_leftovers_are_collected(store: Store, root: Path) -> None:
     put(store)
     stem = f"kernel_{key_of('gone')[:16]}"
@@ -207,15 +190,3 @@ def test_old_leftovers_are_collected(store: Store, root: Path) -> None:
         collect(root, 1 << 40)
         assert {path.name: path.exists() for path in ages} == {path.name: remain for path in ages}
     assert store.get(FOLDER, NAME, KEY) is not None
-
-
-def test_a_clock_that_was_set_back_does_not_keep_the_cache_full(store: Store, root: Path) -> None:
-    keys = fill(store, root, 4)
-    in_a_year = time.time() + 365 * 86400
-    for path in (root / FOLDER).glob("*.json"):
-        os.utime(path, (in_a_year, in_a_year))
-    assert store.get(FOLDER, "kernel", keys[0]) is not None  # used now, so it comes before those of the future
-    total = sum(item.bytes for item in scan(root)[0])
-    assert collect(root, total // 2, spared=60).entries >= 2
-    assert kept(store, keys)[0]
-    assert sum(kept(store, keys)) <= 2

@@ -12,13 +12,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from running import in_child
 
 from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.devices.shared_libraries import XRT
 from npu_tensor.runtime.xrt import bindings
-from npu_tensor.runtime.xrt.bindings import forget_device, open_device, pyxrt
+from npu_tensor.runtime.xrt.bindings import open_device, pyxrt
 
 SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))
 FAKE = "class device: pass\n"
@@ -108,16 +107,6 @@ def test_a_module_that_cannot_be_used_is_passed_over(tmp_path: Path, text: str, 
     assert "pyxrt" not in sys.modules
 
 
-def test_a_failed_search_is_repeated_after_a_setting_changes(tmp_path: Path) -> None:
-    assert tried() == tried()
-    with config.scope(xrt_path=[tmp_path]):
-        assert len(tried()) == 4
-        module(tmp_path)
-        tried()
-    with config.scope(xrt_path=[tmp_path, tmp_path]):
-        assert pyxrt().__file__ == str(tmp_path / "pyxrt.py")
-
-
 EXTENSION = """
 #include <Python.h>
 unsigned xrtVersionMajor(void);
@@ -189,17 +178,6 @@ def opener(monkeypatch: pytest.MonkeyPatch) -> Opener:
     return made
 
 
-def test_a_device_is_opened_once(opener: Opener) -> None:
-    first = open_device(0)
-    assert open_device(0) is first
-    assert open_device(1) is not first
-    assert opener.opened == [0, 1]
-    forget_device(0)
-    forget_device(7)
-    assert open_device(0) is not first
-    assert opener.opened == [0, 1, 0]
-
-
 BUSY = "Open /dev/accel/accel0 failed (err=-19): No such device"
 
 
@@ -239,13 +217,3 @@ def opened() -> tuple[str, str]:
         return "opened", ""
     except DeviceError as error:
         return str(error.code), str(error)
-
-
-def test_a_forked_child_is_refused_once_a_device_is_open(opener: Opener) -> None:
-    assert in_child(opened)[0] == "opened"
-    open_device(0)
-    code, text = in_child(opened)
-    assert code == "UNAVAILABLE"
-    assert f"process {os.getpid()} opened it and then forked" in text
-    assert 'multiprocessing.get_context("spawn")' in text
-    assert len(opener.opened) == 1

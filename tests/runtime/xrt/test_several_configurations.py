@@ -69,7 +69,7 @@ def test_several_configurations_are_one_launch(npu: Machine) -> None:
     assert npu.contexts_made == contexts
 
 
-@BOTH
+@pytest.mark.parametrize("npu", ["machine", pytest.param("first_generation", marks=pytest.mark.slow)], indirect=True)
 def test_a_run_with_other_numbers(npu: Machine) -> None:
     """On the first generation each part gets the words of its own kernels; a full ELF has those of its first run."""
     order = np.random.default_rng(2).permutation(16).astype(np.int32)

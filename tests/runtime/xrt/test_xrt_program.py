@@ -54,13 +54,6 @@ def test_an_xclbin(tmp_path: Path) -> None:
     assert not program.refused
 
 
-def test_other_instructions_are_another_program_of_the_same_binary(tmp_path: Path) -> None:
-    one, same = read(tmp_path), read(tmp_path)
-    other = read(tmp_path, lambda files: files.update({"_parameters.json": b'{"words": 2048}'}))
-    assert one.key == same.key != other.key
-    assert one.binary == same.binary == other.binary
-
-
 def test_words_are_patched_into_a_copy(tmp_path: Path) -> None:
     (part,) = read(tmp_path).parts
     assert part.instructions is not None
