@@ -138,7 +138,7 @@ def driver(system: System) -> Finding:
     if "O" not in system.read("sys/module/amdxdna/taint"):
         return note(
             f"the driver of Linux {release} itself",
-            "it may lack calls that a newer XRT makes, which fail with 'Operation not supported' (amd/xdna-driver#1448)",
+            "calls that a newer XRT makes may fail with 'Operation not supported' (amd/xdna-driver#1448)",
             "if so, install the driver of the package xrt_plugin-amdxdna, which amd/xdna-driver builds",
         )
     date = re.search(r"_(20\d{6})", version)
