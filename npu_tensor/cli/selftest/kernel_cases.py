@@ -16,7 +16,7 @@ import numpy as np
 
 from npu_tensor import events
 from npu_tensor.cli.info import single_uri
-from npu_tensor.cli.selftest.outcome import Outcome
+from npu_tensor.cli.selftest.outcome import WRONG, Outcome
 from npu_tensor.config import config
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, DeviceError
@@ -48,10 +48,6 @@ RUN_SECONDS: Final = 60.0
 """Time limit of a step without its builds: six times that of a launch."""
 
 FAMILIES: Final = tuple(dict.fromkeys(variant.family for variant in representative.VARIANTS))
-WRONG: Final = (
-    "zeros or old data mean that the kernel did not run or did not reach its buffers (Xilinx/mlir-aie#3653, #3654);"
-    " other differences come from the compiler or the design. Compare mlir-aie and Peano with npu-tensor doctor"
-)
 RUNS: Final = 5
 """Number of timed runs."""
 BATCH: Final = 16
@@ -192,7 +188,7 @@ def _compared(device: Device, entry: Entry, kernel: Kernel, row: Outcome) -> Out
         nmse=max(errors),
         seconds=None if simulated or wrong else statistics.median(seconds[len(sets) :]),
         reason=wrong or kernel.reason,
-        advice=WRONG if wrong else "",
+        advice=WRONG.advice if wrong else "",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["FAILED", "NO_ANSWER", "SUSPECT", "Outcome"]
+__all__ = ["FAILED", "NO_ANSWER", "SUSPECT", "WRONG", "Outcome"]
 
 DRIVER_LOG: Final = "sudo dmesg | grep -e amdxdna -e AMD-Vi"
 
@@ -57,7 +57,15 @@ NO_ANSWER: Final = _Failure(
     " reboot, and compare driver and firmware with npu-tensor doctor",
 )
 
+WRONG: Final = _Failure(
+    r"differs from the CPU's|not what they give one by one",
+    "wrong",
+    "zeros or old data mean that the kernel did not run or did not reach its buffers (Xilinx/mlir-aie#3653, #3654);"
+    " other differences come from the compiler or the design. Compare mlir-aie and Peano with npu-tensor doctor",
+)
+
 _FAILURES: Final = (
+    WRONG,
     _Failure(r"^BuildError", "build failed", "compare mlir-aie and Peano with npu-tensor doctor; attach this report"),
     NO_ANSWER,
     _Failure(r"^DeviceError: .* cannot run on ", "refused", "the kernels of this program stand below by themselves"),

@@ -66,13 +66,12 @@ def _machine(request: _Request) -> Iterator[list[Outcome]]:
 
 def _doctor(request: _Request) -> Iterator[list[Outcome]]:
     request.announce("", STAGES["doctor"].seconds)
-    results = {"ok": "pass"}
     yield [
         Outcome(
             "doctor",
             finding.check,
             finding.found,
-            results.get(finding.status, finding.status),
+            "pass" if finding.status == "ok" else finding.status,
             reason="; ".join(filter(None, (finding.found, finding.why))),
             advice=finding.fix,
         )
@@ -212,14 +211,6 @@ def _wrong(program: _Program, device: str) -> str | None:
 # --- kernels
 
 
-def _first(names: Sequence[str]) -> list[str]:
-    """Return the first kernel of each family."""
-    by_family: dict[str, str] = {}
-    for name in names:
-        by_family.setdefault(name.partition("-")[0], name)
-    return [*by_family.values()]
-
-
 def _kernels(stage: str, request: _Request) -> Iterator[list[Outcome]]:
     for outcome in run_cases(request.device, request.names, stage, request.announce):
         yield [outcome]
@@ -315,7 +306,7 @@ def steps(device: str, families: Sequence[str], dtypes: Sequence[DType | str], q
         DeviceError: The URI is invalid.
     """
     kernels = case_names(families, dtypes, quick)
-    first = _first(kernels)
+    first = [*{name.partition("-")[0]: name for name in reversed(kernels)}.values()][::-1]  # of each family
     names = {
         "machine": ["versions"],
         "doctor": ["checks"],
