@@ -53,6 +53,7 @@ SLOW = (
     *("runtime/npu/test_interrupts", "runtime/npu/test_soak", "runtime/sim/test_launches", "runtime/sim/test_ops"),
     *("runtime/store/test_production", "runtime/store/test_store_processes", "runtime/test_memory"),
     *("runtime/xrt/test_launch_benchmark", "runtime/xrt/test_xrt_interrupts", "cli/test_calibrate"),
+    "cli/test_selftest_faults",
 )
 """Folders and modules below tests/ that `make test` leaves out. Times: `pytest --durations=300`."""
 

@@ -24,7 +24,7 @@ from npu_tensor.runtime.devices.detect import detect_arch
 from npu_tensor.runtime.devices.device_kind import DeviceUri
 from npu_tensor.runtime.devices.device_uri import KINDS, parse_uri, split_uris
 
-__all__ = ["info", "machine_information", "single_uri"]
+__all__ = ["info", "machine_information", "single_uri", "versions"]
 
 DEPENDENCIES: Final = ("numpy", "networkx", "ml_dtypes", "llvmlite", "opt_einsum")
 
@@ -44,10 +44,11 @@ def single_uri(uri: str) -> DeviceUri:
 def machine_information(uri: str) -> dict[str, str]:
     """Return versions and the information of the device at a URI. Raises DeviceError."""
     device = single_uri(uri)
-    return _versions() | KINDS[device.scheme].information(device)
+    return versions() | KINDS[device.scheme].information(device)
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Return the versions of this package, of Python, of the system and of dependencies."""
     return {
         "npu_tensor": VERSION,
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
@@ -58,7 +59,7 @@ def _versions() -> dict[str, str]:
 
 def _system() -> dict[str, str]:
     """Return versions, the processor with its vector features, the threads and the cache directory."""
-    rows = _versions()
+    rows = versions()
     try:
         from llvmlite.binding import llvm_version_info
 

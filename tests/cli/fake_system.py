@@ -26,13 +26,19 @@ FILES = {
     "proc/sys/kernel/osrelease": f"{KERNEL}\n",
     "proc/self/status": "Name:\tpython\nCapEff:\t0000000000000000\n",
     f"lib/modules/{KERNEL}/modules.dep": "kernel/drivers/accel/amdxdna/amdxdna.ko.zst: kernel/drivers/x.ko.zst\n",
-    "sys/module/amdxdna/version": "2.21.0_20251112,e56379dd493ebdc3b74228fa8404439ce0395263\n",
+    "sys/module/amdxdna/version": "2.25.0_20260915,e56379dd493ebdc3b74228fa8404439ce0395263\n",
+    "sys/module/amdxdna/taint": "OE\n",
+    "sys/class/power_supply/BAT0/status": "Not charging\n",
+    "sys/class/power_supply/hidpp_battery_0/status": "Discharging\n",
+    "sys/class/power_supply/hidpp_battery_0/scope": "Device\n",
+    "sys/firmware/acpi/platform_profile": "performance\n",
     f"{PCI}/vendor": "0x1022\n",
     f"{PCI}/device": "0x17f0\n",
     f"{PCI}/revision": "0x10\n",
     f"{PCI}/fw_version": "1.1.2.65\n",
     f"{PCI}/power/control": "on\n",
     f"{PCI}/accel/accel0/dev": "261:0\n",
+    f"{PCI}/iommu_group/type": "DMA\n",
     "dev/accel/accel0": "",
     "usr/lib/firmware/amdnpu/17f0_10/npu.sbin.zst": "",
     "sys/bus/pci/devices/0000:00:00.0/vendor": "0x1022\n",
@@ -69,6 +75,10 @@ class Machine:
         self.pyxrt: Any = SimpleNamespace(__file__="/usr/lib/python3/dist-packages/pyxrt.so")
         self.npus: list[PhysicalDevice] = [NPU]
         self.left_out: list[LeftOut] = []
+        self.tools = {
+            "journalctl": f"amdxdna {BDF}: enabling device (0000 -> 0002)\nusb 1-1: new device\n",
+            "xrt-smi": f"[{BDF}] : NPU Strix\nPlatform\n  Power Mode             : default \n",
+        }
         self.toolchain: Toolchain | str = Toolchain("1.4.5", "21.0.0.2026080301", Path("bin"))
         self.no_kernels: str | None = None
         self.compiler: str | None = "no C++ compiler"
@@ -84,6 +94,11 @@ class Machine:
         if isinstance(self.pyxrt, str):
             raise DeviceError(self.pyxrt, "NOT_FOUND")
         return self.pyxrt
+
+    def tool(self, name: str, *_arguments: str) -> str:
+        if name not in self.tools:
+            raise DeviceError(f"No such file or directory: {name!r}")
+        return self.tools[name]
 
     def discover(self, _root: Path) -> Discovery:
         self.import_pyxrt(self.xrt)
@@ -101,6 +116,7 @@ class Machine:
             memberships=lambda: self.memberships,
             pyxrt=self.import_pyxrt,
             discover=self.discover,
+            tool=self.tool,
             toolchain=lambda: self.toolchain,
             no_kernels=lambda arch: self.no_kernels and self.no_kernels.format(arch=arch),
             compiler=lambda: self.compiler,

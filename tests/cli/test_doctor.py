@@ -69,6 +69,20 @@ def write(file: str, text: str) -> Callable[[Machine], None]:
     return lambda machine: machine.write(file, text)
 
 
+def joined(*changes: Callable[[Machine], None]) -> Callable[[Machine], None]:
+    def change(machine: Machine) -> None:
+        for each in changes:
+            each(machine)
+
+    return change
+
+
+def log(*messages: str) -> Callable[[Machine], None]:
+    """Let the driver write messages into the kernel's log."""
+    text = "".join(f"[   12.3] amdxdna {BDF}: [drm] *ERROR* {message}\n" for message in messages)
+    return having(tools={"dmesg": text})
+
+
 def test_nothing_is_wrong_with_a_machine_where_all_is_well(machine: Machine, libraries: Path) -> None:
     machine.compiler = None
     result = findings(machine)
@@ -80,7 +94,9 @@ def test_nothing_is_wrong_with_a_machine_where_all_is_well(machine: Machine, lib
         "operating system": ["Ubuntu 25.04"],
         "processor": ["aie2p", BDF, "1022:17f0", "revision 10"],
         "firmware": ["1.1.2.65", "amdnpu/17f0_10/npu.sbin.zst"],
-        "driver": ["2.21.0_20251112", KERNEL],
+        "IOMMU": ["on, without page faults"],
+        "driver": ["2.25.0_20260915", KERNEL],
+        "power": ["not on battery", "power profile performance", "power mode default"],
         "device files": ["/dev/accel/accel0"],
         "XRT": ["2.25.0 (", str(libraries / FAKE_XRT.names[0]), "search path", "build 0123456789abcdef"],
         "pyxrt": ["/usr/lib/python3/dist-packages/pyxrt.so"],
@@ -127,6 +143,26 @@ PROBLEMS = [
         "no amdnpu/17f0_10/npu.sbin",
         "linux-firmware",
     ),
+    Fault(
+        "firmware too new",
+        joined(
+            remove(f"{PCI}/accel", f"{PCI}/fw_version"),
+            log("aie2_check_protocol: Incompatible firmware protocol major 7 minor 3"),
+        ),
+        "firmware",
+        "Incompatible firmware protocol major 7 minor 3",
+        "driver and firmware from one source",
+    ),
+    Fault(
+        "firmware too old",
+        joined(
+            remove(f"{PCI}/accel", f"{PCI}/fw_version"),
+            log("aie2_check_protocol_version: Firmware minor version smaller than supported"),
+        ),
+        "firmware",
+        "minor version smaller",
+        "driver and firmware from one source",
+    ),
     Fault("no module", remove("sys/module/amdxdna"), "driver", "not loaded", "sudo modprobe amdxdna"),
     Fault(
         "old Linux",
@@ -152,6 +188,16 @@ PROBLEMS = [
         "locked memory",
         "at most 8 MiB",
         "/etc/security/limits.d/99-amdxdna.conf",
+    ),
+    Fault(
+        "8 MiB in a user service",
+        joined(
+            having(memlock=(8 << 20, 8 << 20)),
+            write("proc/self/cgroup", "0::/user.slice/user-1000.slice/user@1000.service/app.slice/konsole.scope\n"),
+        ),
+        "locked memory",
+        "at most 8 MiB",
+        "/etc/systemd/system/user@.service.d/memlock.conf",
     ),
     Fault("8 MiB, may raise", having(memlock=(8 << 20, -1)), "locked memory", "at most 8 MiB", "ulimit -l unlimited"),
     Fault("XRT lists nothing", having(npus=[]), "NPUs", "XRT lists no device", "xrt-smi examine"),
@@ -298,6 +344,37 @@ NOTES = [
     Fault("other system", write("etc/os-release", "NAME=Gentoo\n"), "operating system", "Gentoo", ""),
     Fault("no os-release", remove("etc/os-release"), "operating system", "unknown version", ""),
     Fault("Peano", having(toolchain=Toolchain("1.4.5", "22.0.0.2026091501", Path())), "Peano", "22.0.0.2026091501", ""),
+    Fault("no IOMMU", remove(f"{PCI}/iommu_group"), "IOMMU", f"no IOMMU for {BDF}", "remove amd_iommu=off"),
+    Fault(
+        "page faults",
+        having(tools={"dmesg": f"amdxdna {BDF}: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0008]\n" * 3}),
+        "IOMMU",
+        f"3 page faults of {BDF}",
+        "another version of Linux",
+    ),
+    Fault("battery", write("sys/class/power_supply/BAT0/status", "Discharging"), "power", "on battery", "AC power"),
+    Fault("low power", write("sys/firmware/acpi/platform_profile", "low-power"), "power", "low-power", "performance"),
+    Fault(
+        "balanced",
+        having(tools={"dmesg": "-", "xrt-smi": "  Power Mode             : Balanced \n"}),
+        "power",
+        "power mode balanced",
+        "--pmode default",
+    ),
+    Fault(
+        "in-tree driver",
+        remove("sys/module/amdxdna/taint", "sys/module/amdxdna/version"),
+        "driver",
+        f"the driver of Linux {KERNEL} itself",
+        "xrt_plugin-amdxdna",
+    ),
+    Fault(
+        "legacy driver",
+        write("sys/module/amdxdna/version", "2.21.0_20251112,e56379dd"),
+        "driver",
+        "2.21.0_20251112",
+        "a newer build",
+    ),
     Fault("no compiler", having(compiler="no c++"), "C++ compiler", "no c++", "sudo apt install g++"),
 ]
 
@@ -311,6 +388,13 @@ def test_what_is_unknown_or_optional_is_a_note(machine: Machine, fault: Fault) -
     assert fault.fix in result[fault.check].fix
     assert result[fault.check].why
     assert usable(result.values())
+
+
+def test_a_kernel_log_that_cannot_be_read(machine: Machine) -> None:
+    machine.tools = {}
+    finding = findings(machine)["IOMMU"]
+    assert (finding.status, "cannot read the kernel log" in finding.found) == ("note", True)
+    assert finding.fix.startswith("sudo dmesg")
 
 
 def test_idle_npus(machine: Machine) -> None:

@@ -14,8 +14,11 @@ from click.testing import CliRunner, Result
 import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.cli import selftest as self_test
-from npu_tensor.cli.selftest import FAMILIES, HEADINGS, CaseRow, Report, case_names, selftest
+from npu_tensor.cli.selftest import HEADINGS, Report, kernel_cases, selftest
 from npu_tensor.cli.selftest import selftest_command as command
+from npu_tensor.cli.selftest.kernel_cases import FAMILIES, case_names, run_cases
+from npu_tensor.cli.selftest.outcome import Outcome
+from npu_tensor.cli.selftest.stages import STAGES, steps
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import DeviceError, LaunchTimeout
 from npu_tensor.ggml_hsa.representative import ALL, VARIANTS
@@ -46,14 +49,15 @@ def test_a_simulated_npu_passes() -> None:
     report = selftest("sim:npu2", dtypes=dtypes, quick=True)
     assert report.ok, str(report)
     assert [row.result for row in report.rows] == ["pass"] * len(case_names(dtypes=dtypes, quick=True))
-    assert {row.family for row in report.rows} == set(FAMILIES)
-    assert {row.dtype for row in report.rows} == set(dtypes)
+    names = [row.name.split("-") for row in report.rows]
+    assert {family for family, _, _ in names} == set(FAMILIES)
+    assert {dtype for _, _, dtype in names} == set(dtypes)
     for row in report.rows:
         assert row.seconds is None
         assert row.predicted > 0
         assert "predicted" in row.reason
         assert row.nmse is not None
-        assert row.nmse == 0 or row.dtype not in ("i8", "i16", "i32", "u8")
+        assert row.nmse == 0 or row.name.rpartition("-")[2] not in ("i8", "i16", "i32", "u8")
     assert any(row.nmse for row in report.rows)
     assert nt.get_default_device() == before
     assert "simulated" in str(report)
@@ -124,7 +128,7 @@ class BrokenDevice:
 
 def run(monkeypatch: pytest.MonkeyPatch, damage: Damage, *families: str, refused: tuple[str, ...] = ()) -> Report:
     device = BrokenDevice(damage, refused)
-    monkeypatch.setattr(self_test, "_opened", lambda uri: device)
+    monkeypatch.setattr(kernel_cases, "opened", lambda uri: device)
     return selftest("cpu", families, quick=True)
 
 
@@ -164,16 +168,20 @@ def test_wrong_values(damage: Damage, monkeypatch: pytest.MonkeyPatch) -> None:
         assert " elements differ " in row.reason
 
 
-@pytest.mark.parametrize(("damage", "said"), [(raising, "LaunchTimeout: the kernel"), (failing, "TypeError: ")])
-def test_a_case_that_fails_does_not_end_the_run(damage: Damage, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("damage", "result", "said"), [(raising, "hang", "LaunchTimeout: the kernel"), (failing, "error", "TypeError: ")]
+)
+def test_a_case_that_fails_does_not_end_the_run(
+    damage: Damage, result: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     report = run(monkeypatch, damage, "elementwise", "gemm")
     assert not report.ok
     assert len(report.rows) == 13
     for row in report.rows:
-        assert (row.result, row.nmse, row.seconds, row.predicted) == ("error", None, None, 1e-3)
+        assert (row.result, row.nmse, row.seconds, row.predicted) == (result, None, None, 1e-3)
         assert row.reason.startswith(said)
-    assert "within 10 s" not in str(report)
-    assert ("within 10 s" in report.to_json()) is (damage is raising)
+        assert row.advice
+    assert ("within 10 s" in str(report)) is (damage is raising)
 
 
 @pytest.mark.parametrize(
@@ -211,14 +219,14 @@ class Npu(BrokenDevice):
 
 
 def test_an_npu_without_any_kernels_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(self_test, "_opened", lambda _uri: Npu(nothing))
+    monkeypatch.setattr(kernel_cases, "opened", lambda _uri: Npu(nothing))
     monkeypatch.setattr(IronBackend, "missing", lambda _: "no compiler: no mlir-aie")
     monkeypatch.setattr(IronBackend, "toolchain", lambda _: "none")
     with pytest.raises(DeviceError, match=r"^npu:0: no kernels for `aie2p`: .* \(no compiler: no mlir-aie\)") as raised:
-        next(self_test.run_cases("npu:0", case_names(["rope"])))
+        next(run_cases("npu:0", case_names(["rope"])))
     assert raised.value.code == "NOT_FOUND"
     monkeypatch.setattr(IronBackend, "missing", lambda _: None)
-    assert next(self_test.run_cases("npu:0", case_names(["rope"]))).result == "pass"
+    assert next(run_cases("npu:0", case_names(["rope"]))).result == "pass"
 
 
 # --- the report
@@ -226,35 +234,28 @@ def test_an_npu_without_any_kernels_is_one_error(monkeypatch: pytest.MonkeyPatch
 
 def test_a_report_as_text_and_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
+    wrong = "2 of 3\nare wrong"
     rows = (
-        CaseRow("gemm", "batch", "contract", "bf16", "a -> b", "pass", 1.5e-7, 2e-4, 1e-4, "by the book"),
-        CaseRow("gemm", "padded", "contract", "f32", "a -> b", "wrong", float("inf"), 3e-3, 1e-4, "2 of 3\nare wrong"),
-        CaseRow("rope", "yarn", "rotate", "f16", "a -> b", "refused", None, None, None, "no"),
+        Outcome("kernels", "gemm-batch-bf16", "contract: a -> b", "pass", 1.5e-7, 2e-4, 1e-4, "by the book"),
+        Outcome("kernels", "gemm-padded-f32", "contract: a -> b", "wrong", float("inf"), 3e-3, 1e-4, wrong, "do this"),
+        Outcome("kernels", "gemm-padded-f16", "contract: a -> b", "wrong", 2.0, 3e-3, 1e-4, wrong, "do this"),
+        Outcome("kernels", "rope-yarn-f16", "rotate: a -> b", "refused", reason="no"),
+        *(Outcome("programs", str(number), result="not run", reason="it is gone") for number in range(10)),
     )
     report = Report("npu", {"driver": "1.2"}, rows)
     lines = str(report).splitlines()
-    assert lines[0] == "driver: 1.2"
-    assert lines[1].split() == list(HEADINGS)
-    assert "by the book" not in lines[2]
-    assert all(word in lines[2] for word in ("1.5e-07", "200.0 us", "100.0 us"))
-    assert lines[3].endswith("2 of 3")
-    monkeypatch.setenv("COLUMNS", "80")
-    narrow = str(report).splitlines()
-    assert max(map(len, narrow)) <= 80
-    first = [line.split()[0] for line in narrow if not line.startswith(" ")]
-    assert first == [
-        "driver:",
-        "gemm",
-        "gemm",
-        "rope",
-        "npu:",
-    ]
-    assert lines[5] == "npu: 1 pass, 1 wrong, 1 refused"
+    assert lines[:3] == ["driver: 1.2", "", "WRONG           kernels: gemm-padded-f32; kernels: gemm-padded-f16"]
+    assert lines[3:7] == ["    2 of 3", "    are wrong", "    to do:      do this", ""]
+    assert any(line.startswith("not run") and line.endswith("programs: 7; and 2 more") for line in lines)
+    table = lines[lines.index("    it is gone") + 2 :]
+    assert table[0].split() == list(HEADINGS)
+    assert all(word in table[1] for word in ("1.5e-07", "200.0 us", "100.0 us", "contract: a -> b"))
+    assert table[5:] == ["npu: 10 not run, 2 wrong, 1 pass, 1 refused"]
     assert not report.ok
     read: dict[str, Any] = json.loads(report.to_json(), parse_constant=lambda word: pytest.fail(word))
     assert read["machine"] == {"driver": "1.2"}
     assert read["ok"] is False
-    assert [row["nmse"] for row in read["rows"]] == [1.5e-7, None, None]
+    assert [row["nmse"] for row in read["rows"][:4]] == [1.5e-7, None, 2.0, None]
     assert read["rows"][0] == rows[0]._asdict()
 
 
@@ -265,18 +266,29 @@ def invoke(*arguments: object) -> Result:
     return CliRunner().invoke(command, list(map(str, arguments)))
 
 
-@pytest.mark.usefixtures("_compiler", "less_optimised")
+@pytest.mark.usefixtures("_compiler")
 def test_the_command_on_a_simulated_npu(tmp_path: Path) -> None:
-    file = tmp_path / "report.json"
+    file, text = tmp_path / "report.json", tmp_path / "report.txt"
     dtypes = ("--dtype", "i16", "--dtype", "u8")
-    done = invoke("--device", "sim:npu2", "--family", "movement", *dtypes, "--quick", "--json", file)
+    files = ("--json", file, "--report", text)
+    done = invoke("--device", "sim:npu2", "--family", "movement", *dtypes, "--quick", *files)
     assert done.exit_code == 0, done.output
     rows = json.loads(file.read_text("utf-8"))["rows"]
-    assert len(rows) == 2
-    assert {row["dtype"] for row in rows} == {"i16", "u8"}
-    assert f"sim:npu2: {len(rows)} pass" in done.stdout
-    lines = [line for line in done.stdout.splitlines() if line.startswith("movement ")]
-    assert len(lines) == len(rows)
-    assert done.stdout.count("time: simulated;") == len(rows)
-    assert done.stderr.splitlines()[0] == "1/2 movement-transpose-u8: pass"
-    assert len(done.stderr.splitlines()) == len(rows)
+    assert [row["name"].rpartition("-")[2] for row in rows] == ["i16", "u8"]
+    assert text.read_text("utf-8") == done.stdout
+    assert done.stdout.endswith(f"sim:npu2: {len(rows)} pass\n")
+    assert "npu_tensor: " in done.stdout
+    assert done.stderr.splitlines()[-1] == "3/3 kernels: movement-transpose-u8: pass"
+
+
+def test_steps_by_device() -> None:
+    def stages(*arguments: Any) -> list[str]:
+        return list(dict.fromkeys(stage for stage, _ in steps(*arguments, True)))
+
+    assert stages("npu", (), ()) == list(STAGES)
+    assert stages("sim:npu1", (), ()) == ["machine", "probes", "first kernels", "kernels", "programs"]
+    assert stages("cpu", (), ()) == stages("npu", ("gemm",), ()) == ["machine", "first kernels", "kernels"]
+    names = [name for stage, name in steps("npu", (), (), False) if stage.endswith("kernels")]
+    assert sorted(names) == sorted(case_names())
+    assert [name.partition("-")[0] for name in names[: len(FAMILIES)]] == list(FAMILIES)
+    assert sum(stage == "predictions" for stage, _ in steps("npu", (), (), True)) == 10

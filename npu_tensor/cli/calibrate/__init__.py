@@ -34,7 +34,7 @@ from npu_tensor.runtime.rates import NpuRates, ProcessorRates
 if TYPE_CHECKING:
     from npu_tensor.runtime.xrt.xrt_device import XrtDevice
 
-__all__ = ["Calibration", "Figure", "calibrate"]
+__all__ = ["Calibration", "Figure", "calibrate", "in_units", "npus_at"]
 
 ATTEMPTS: Final = 3
 """Maximum number of measurements, because the machine may be busy for a while."""
@@ -91,7 +91,7 @@ def calibrate(uri: str = "cpu", quick: bool = False) -> tuple[Calibration, ...]:
         NpuTensorError: The measurements are inconsistent.
         OSError: The rates cannot be written.
     """
-    devices = _npus(uri)
+    devices = npus_at(uri)
     if not devices:
         identity = rates.processor_identity()
         return (_kept(uri, "processor", identity, partial(measure_processor, quick)),)
@@ -100,7 +100,7 @@ def calibrate(uri: str = "cpu", quick: bool = False) -> tuple[Calibration, ...]:
     )
 
 
-def _npus(uri: str) -> tuple[XrtDevice, ...]:
+def npus_at(uri: str) -> tuple[XrtDevice, ...]:
     """Return the NPUs to measure at a URI; none for the processor."""
     device_uri = single_uri(uri)
     if device_uri.scheme == "sim":
@@ -160,7 +160,7 @@ def calibrate_command(device: str, quick: bool, force: bool, json_file: Path | N
     """
     with device_errors():
         try:
-            _npus(device)
+            npus_at(device)
         except ArgumentError as error:
             raise click.BadParameter(str(error), param_hint="--device") from None
         load = os.getloadavg()[0]
@@ -176,11 +176,11 @@ def calibrate_command(device: str, quick: bool, force: bool, json_file: Path | N
     if put_json(json_file, {"devices": [_as_dict(one) for one in calibrations]}):
         return
     for one in calibrations:
-        rows = ((name, _in_units(name, prior), _in_units(name, measured)) for name, prior, measured in one.figures)
+        rows = ((name, in_units(name, prior), in_units(name, measured)) for name, prior, measured in one.figures)
         print_table(f"{one.uri}: kept in {one.path}", ("rate", "prior", "measured"), rows)
 
 
-def _in_units(name: str, value: float | None) -> str:
+def in_units(name: str, value: float | None) -> str:
     """Format the value of a figure with its unit."""
     if value is None:
         return "none"

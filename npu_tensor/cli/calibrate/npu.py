@@ -31,7 +31,7 @@ from npu_tensor.runtime.rates import NpuRates, npu_rates
 if TYPE_CHECKING:
     from npu_tensor.runtime.npu.npu_device import NpuDevice
 
-__all__ = ["measure_npu"]
+__all__ = ["launch_seconds", "measure_npu"]
 
 REPEATS: Final = 8
 """Number of kernels of one configuration in a launch that measures the cost per kernel."""
@@ -65,7 +65,7 @@ def measure_npu(device: NpuDevice, quick: bool = False) -> NpuRates:
         _, stream, large = kernel(device, _ones(n) + _ones(n))
         _, multiply, product = kernel(device, _ones(side, side) @ _ones(side, side))
         probes = ((small,), (other, small), (small, small), (large,), (product,))
-        base, switching, same, streaming, multiplying = (_launched(device, rounds, *each) for each in probes)
+        base, switching, same, streaming, multiplying = (launch_seconds(device, rounds, *each) for each in probes)
     bandwidth = positive("ddr_bytes_per_second", stream.prediction[0].ddr_bytes / (streaming.done - base.done))
     core_rate = positive("core_rate", multiply.prediction[1].compute / (multiplying.done - base.done))
     measured = replace(
@@ -100,7 +100,7 @@ def _with_launches(rates: NpuRates, device: NpuDevice, rounds: int) -> NpuRates:
         values: list[Any] = [None] * (len(graph.leaves) + len(graph.nodes))
         for item, leaf in graph.leaves:
             values[item] = leaf.value if isinstance(leaf, Node) else leaf
-        return _launched(device, rounds, lambda: launches[0].step(values)).done
+        return launch_seconds(device, rounds, lambda: launches[0].step(values)).done
 
     # Unmeasurable differences count as a hundredth of a launch.
     one, several = seconds([0]), seconds([0] * REPEATS)
@@ -122,7 +122,7 @@ def _ones(*shape: int) -> nt.Tensor:
     return nt.ones(*shape, dtype=nt.bfloat16).realize(device="cpu")
 
 
-def _launched(device: NpuDevice, rounds: int, *launches: Probe) -> _Launches:
+def launch_seconds(device: NpuDevice, rounds: int, *launches: Probe) -> _Launches:
     """Measure launches in sequence, with nothing else in flight. Return lower quartiles, as `probes.typical` does."""
     samples = []
     for _ in range(WARM_UP + rounds):

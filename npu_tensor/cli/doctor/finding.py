@@ -18,6 +18,7 @@ from npu_tensor.runtime.build import mlir_aie
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.devices.discovery import Discovery, discover
 from npu_tensor.runtime.devices.shared_libraries import HSA, XRT, RuntimeLibrary
+from npu_tensor.runtime.devices.system import tool_output
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.store.kernel_directory import no_kernels
 from npu_tensor.runtime.xrt.bindings import pyxrt
@@ -83,6 +84,7 @@ class System:
         usable: Function that returns True if this user can read and write a file.
         group_of: Function that returns the group of a file.
         memberships: Function that returns the groups of this process.
+        tool: Function that returns the output of a command, or raises DeviceError.
         no_kernels: Function that returns why no kernels can be built for an array.
     """
 
@@ -96,6 +98,7 @@ class System:
     memberships: Callable[[], set[str]] = lambda: set(map(_group_name, [os.getegid(), *os.getgroups()]))
     pyxrt: Callable[[RuntimeLibrary], Any] = pyxrt
     discover: Callable[[Path], Discovery] = discover
+    tool: Callable[..., str] = tool_output
     toolchain: Callable[[], Toolchain | str] = mlir_aie.find
     xclbinutil: Callable[[], str | None] = mlir_aie.xclbinutil
     no_kernels: Callable[[str], str | None] = lambda arch: no_kernels(arch, IronBackend())

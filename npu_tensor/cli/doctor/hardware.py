@@ -6,6 +6,7 @@ Paths and rules come from the driver: amd/xdna-driver, drivers/accel/amdxdna, pa
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,10 +21,12 @@ __all__ = [
     "driver",
     "firmware",
     "idle",
+    "iommu",
     "locked_memory",
     "on_pci_bus",
     "operating_system",
     "permissions",
+    "power",
     "processor",
 ]
 
@@ -33,12 +36,31 @@ HEAP_BYTES: Final = 64 << 20
 CAP_IPC_LOCK: Final = 14
 """Number of the capability that lifts the limit on locked memory (capabilities(7))."""
 
+LEGACY_UNTIL: Final = 20260901
+"""Date from which amd/xdna-driver has no driver but that of drivers/accel (#1658)."""
+
 _PCI: Final = "sys/bus/pci/devices"
+
+_PROTOCOL: Final = re.compile(r"amdxdna.*?(Incompatible firmware protocol.*|Firmware minor version smaller.*)")
+"""Messages of the driver when it compares the protocols at its start."""
+
+_SLOW_MODES: Final = ("powersaver", "balanced", "low-power", "quiet")
+"""Power modes of xrt-smi and profiles of ACPI with a lower clock. An 8700G ran at 1.03 GHz in balanced and 0.80 GHz in
+powersaver, and at 1.80 GHz in the other modes (jdominick05/ignite-xdna, docs/SILICON.md).
+"""
 
 _UDEV_RULE: Final = (
     """echo 'KERNEL=="accel*", DRIVERS=="amdxdna", GROUP="render", MODE="0660"' | sudo tee"""
     " /etc/udev/rules.d/99-amdxdna.rules; sudo udevadm control --reload; sudo udevadm trigger --subsystem-match=accel"
 )
+
+_USER_SERVICE: Final = (
+    "printf '[Service]\\nLimitMEMLOCK=infinity\\n' | sudo install -D /dev/stdin"
+    " /etc/systemd/system/user@.service.d/memlock.conf; sudo systemctl daemon-reload, then reboot"
+)
+"""Limit of the processes of a user's systemd, to which /etc/security does not apply on Fedora (README of
+amd/xdna-driver).
+"""
 
 LOOK_INTO_LOG: Final = "sudo dmesg | grep amdxdna"
 
@@ -113,12 +135,23 @@ def driver(system: System) -> Finding:
             " modules that are not signed",
         )
     version = driver_version(system.root).partition(",")[0]
-    if not version:
-        return ok(f"amdxdna of Linux {release}")
+    if "O" not in system.read("sys/module/amdxdna/taint"):
+        return note(
+            f"the driver of Linux {release} itself",
+            "calls that a newer XRT makes may fail with 'Operation not supported' (amd/xdna-driver#1448)",
+            "if so, install the driver of the package xrt_plugin-amdxdna, which amd/xdna-driver builds",
+        )
+    date = re.search(r"_(20\d{6})", version)
+    if date and int(date[1]) < LEGACY_UNTIL:
+        return note(
+            f"amdxdna {version or 'of unknown version'} on Linux {release}, from outside of Linux",
+            "it may be the legacy driver, which amd/xdna-driver removed in September 2026 (#1658)",
+            "install a newer build of amd/xdna-driver, if kernels hang or fail",
+        )
     releases = ", ".join(tested_versions("XDNA driver"))
     return ok(
-        f"amdxdna {version} on Linux {release}; ggml-hsa ran on release {releases} of amd/xdna-driver,"
-        " which this number does not tell"
+        f"amdxdna {version or 'of unknown version'} on Linux {release}, from outside of Linux; ggml-hsa ran on release"
+        f" {releases} of amd/xdna-driver, which this number does not tell"
     )
 
 
@@ -179,13 +212,16 @@ def locked_memory(system: System) -> Finding:
     if now > HEAP_BYTES:
         return ok(f"{limit}, of which XRT takes {_size(HEAP_BYTES)}, and buffers the rest")
     raises = f"ulimit -l {'unlimited' if most < 0 else most // 1024}"
+    permanent = (
+        _USER_SERVICE
+        if re.search(r"/user@\d+\.service/", system.read("proc/self/cgroup"))
+        else "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' | sudo tee"
+        " /etc/security/limits.d/99-amdxdna.conf, then log out and in again"
+    )
     return problem(
         limit,
         f"XRT locks {_size(HEAP_BYTES)} to open an NPU; if it may not, it finds no devices or fails with err=-11",
-        f"{raises} in the shell that starts the program"
-        if not 0 <= most <= HEAP_BYTES
-        else "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' | sudo tee"
-        " /etc/security/limits.d/99-amdxdna.conf, then log out and in again",
+        permanent if 0 <= most <= HEAP_BYTES else f"{raises} in the shell that starts the program",
     )
 
 
@@ -224,7 +260,76 @@ def firmware(system: System) -> Finding:
             "the driver loads it into the NPU when it starts",
             "sudo apt install linux-firmware, or the package of firmware of this distribution, then reboot",
         )
+    mismatch = _PROTOCOL.findall(_kernel_log(system))
+    if mismatch and not any(system.read(_PCI, npu.bdf, "fw_version") for npu in npus):
+        return problem(
+            f"the driver refuses the firmware: {mismatch[-1]}",
+            "both must have the same protocol; the NPU does not start, and has no file in /dev/accel",
+            "install driver and firmware from one source, such as the package xrt_plugin-amdxdna, or a newer Linux with"
+            " its firmware, then reboot (amd/xdna-driver#1074)",
+        )
     return ok(", ".join(versions))
+
+
+def _kernel_log(system: System) -> str:
+    """Return the messages of the kernel since the start; empty if this user may not read them."""
+    for command in (("dmesg",), ("journalctl", "-k", "-b", "-q", "--no-pager", "-o", "cat")):
+        with suppress(DeviceError):
+            if text := system.tool(*command):
+                return text
+    return ""
+
+
+def iommu(system: System) -> Finding:
+    """Check that the IOMMU is on and that the NPU causes no page faults in it."""
+    npus = on_pci_bus(system)
+    if not npus:
+        return note("not looked for without an NPU")
+    for npu in npus:
+        if not (system.root / _PCI / npu.bdf / "iommu_group").exists():
+            return note(
+                f"no IOMMU for {npu.bdf}",
+                "drivers before June 2026 open no NPU without it, with err=-19 (amd/xdna-driver#717, #1445)",
+                "enable the IOMMU (AMD-Vi) in the BIOS setup, and remove amd_iommu=off and iommu=off from the kernel's"
+                " command line",
+            )
+    log = _kernel_log(system)
+    if not log:
+        return note("on; this user cannot read the kernel log", "", "sudo dmesg | grep -e amdxdna -e IO_PAGE_FAULT")
+    for npu in npus:
+        if faults := len(re.findall(rf"{re.escape(npu.bdf)}.*IO_PAGE_FAULT", log)):
+            return note(
+                f"{faults} page faults of {npu.bdf} in the IOMMU since the start",
+                "a launch with faults takes seconds: 7 ms became 10 s on a Strix Halo"
+                " (OpenGamingCollective/kernel-packages#39)",
+                "try another version of Linux; booting once with amd_iommu=off shows if that is the cause",
+            )
+    return ok("on, without page faults of the NPU")
+
+
+def power(system: System) -> Finding:
+    """Check that neither the battery nor a power mode slows down the NPU or the processor."""
+    supplies = sorted(system.root.glob("sys/class/power_supply/*"))
+    states = [system.read(str(each), "status") for each in supplies if system.read(str(each), "scope") != "Device"]
+    modes = {"power profile": system.read("sys/firmware/acpi/platform_profile")}
+    with suppress(DeviceError):
+        report = system.tool("xrt-smi", "examine", "--report", "platform")
+        modes["power mode"] = ", ".join(re.findall(r"Power Mode\s*: (\w+)", report)).lower()
+    described = [f"{name} {mode}" for name, mode in modes.items() if mode]
+    if "Discharging" in states:
+        return note(
+            "; ".join(["on battery", *described]),
+            "measured rates are not those on AC power: a step on the CPU took 842 ms instead of 172"
+            " (mistrjirka/pytorch-XDNA2)",
+            "connect it to AC power before selftest and calibrate",
+        )
+    if any(mode in _SLOW_MODES for mode in modes.values()):
+        return note(
+            "; ".join(described),
+            "the clock is lower: 1.03 or 0.80 GHz instead of 1.80 on an 8700G (jdominick05/ignite-xdna)",
+            "sudo xrt-smi configure --pmode default; powerprofilesctl set performance",
+        )
+    return ok("; ".join(["not on battery", *described]))
 
 
 def idle(system: System) -> Finding:
