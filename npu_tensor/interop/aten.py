@@ -353,6 +353,33 @@ def _recurrent(kind: type[nn.Module], **attributes: Any) -> Operator:
     return run
 
 
+_RECURRENT: Final = {
+    "gru": _recurrent(nn.GRU),
+    "lstm": _recurrent(nn.LSTM),
+    "rnn_relu": _recurrent(nn.RNN, nonlinearity="relu"),
+    "rnn_tanh": _recurrent(nn.RNN, nonlinearity="tanh"),
+}
+
+
+def _recurrent_layers(
+    kind: str, x: Tensor, states: Sequence[Tensor], weights: Any, bias: bool, layers: int, *attributes: bool
+) -> tuple[Tensor, ...]:
+    """Run layers without dropout. The attributes are `bidirectional` and `batch_first`."""
+    run = _RECURRENT[kind]
+    hidden = states if kind == "lstm" else states[0]
+    return run(x, hidden, weights, bias, layers, 0.0, False, *attributes)  # type: ignore[no-any-return]
+
+
+def _recurrent_layers_backward(
+    gradients: Sequence[Tensor], kind: str, x: Tensor, states: Sequence[Tensor], weights: Any, *attributes: Any
+) -> Any:
+    count = len(states)
+    return _pulled_back(
+        lambda x, *rest: _recurrent_layers(kind, x, rest[:count], rest[count:], *attributes),
+        tuple(gradients), x, *states, *weights,
+    )  # fmt: skip
+
+
 def _lstm_layer(
     x: Tensor,
     weight_ih: Tensor,
@@ -370,7 +397,7 @@ def _lstm_layer(
     if batch_sizes or mode != _LSTM:
         raise ArgumentError("packed sequences and other layers than LSTM are not supported")
     weights = (weight_ih, weight_hh, bias_ih, bias_hh)
-    result, *last = _recurrent(nn.LSTM)(
+    result, *last = _RECURRENT["lstm"](
         x.flip(0) if reverse else x, (hx, cx), weights, True, 1, 0.0, False, False, False
     )
     return (result.flip(0) if reverse else result, *last)
@@ -671,7 +698,6 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.group_norm.default": lambda x, groups, weight=None, bias=None, eps=1e-5, _=True: nt.group_norm(
         x, groups, weight, bias, eps
     ),
-    "aten.gru.input": _recurrent(nn.GRU),
     "aten.huber_loss.default": _loss(nt.huber_loss),
     "aten.im2col.default": nt.unfold,
     "aten.index.Tensor": lambda x, indices: get(x, _indices(x, indices)),
@@ -690,7 +716,8 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.norm.Scalar": linalg.vector_norm,
     "aten.norm.ScalarOpt_dim": lambda x, p, *args: linalg.vector_norm(x, 2 if p is None else p, *args),
     "aten.log_sigmoid_forward.default": _log_sigmoid,
-    "aten.lstm.input": _recurrent(nn.LSTM),
+    **{f"aten.{kind}.input": run for kind, run in _RECURRENT.items()},
+    "npu_tensor.recurrent.default": _recurrent_layers,
     "aten.mkldnn_rnn_layer.default": _lstm_layer,
     "aten.max_pool1d.default": _max_pool(nt.max_pool1d, False),
     "aten.max_pool2d.default": _max_pool(nt.max_pool2d, False),
@@ -705,8 +732,6 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.numpy_T.default": lambda x: x.T,
     **{f"aten.reflection_pad{n}d.default": lambda x, widths: nt.pad(x, widths, "reflect") for n in (1, 2, 3)},
     **{f"aten.replication_pad{n}d.default": lambda x, widths: nt.pad(x, widths, "replicate") for n in (1, 2, 3)},
-    "aten.rnn_relu.input": _recurrent(nn.RNN, nonlinearity="relu"),
-    "aten.rnn_tanh.input": _recurrent(nn.RNN, nonlinearity="tanh"),
     "aten.scaled_dot_product_attention.default": nt.scaled_dot_product_attention,
     "aten._scaled_dot_product_flash_attention_for_cpu.default": _attention,
     "aten.slice.Tensor": _sliced,
@@ -801,6 +826,7 @@ _BACKWARD: Final[dict[str, Operator]] = {
     "aten.native_layer_norm_backward.default": _layer_norm_backward,
     "aten.nll_loss_backward.default": _nll_backward,
     "aten.nll_loss2d_backward.default": _nll_backward,
+    "npu_tensor.recurrent_backward.default": _recurrent_layers_backward,
     "aten.select_backward.default": lambda gradient, shape, *args: nt.zeros(shape, dtype=gradient.dtype).select_scatter(
         gradient, *args
     ),

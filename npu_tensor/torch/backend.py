@@ -43,6 +43,7 @@ from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, rename, wrap
 from npu_tensor.torch.bridge import buffer_of, from_pytorch, spec_of, to_pytorch
 from npu_tensor.torch.graphs import imported_node, operator_name, place_of_node
+from npu_tensor.torch.recurrent import keep_recurrent_layers
 
 __all__ = ["CompilationReport", "explain", "npu_tensor"]
 
@@ -87,6 +88,7 @@ def npu_tensor(
         return _compiled(graph, (), 0, chosen)
 
     compiler = aot_autograd(fw_compiler=forward, bw_compiler=backward, partition_fn=min_cut_rematerialization_partition)
+    keep_recurrent_layers(gm)
     compiled: Callable[..., Any] = compiler(gm, example_inputs)
     return compiled
 

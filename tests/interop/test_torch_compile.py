@@ -45,11 +45,7 @@ def assert_equal(result: Any, expected: Any, tolerance: float = 1e-5) -> None:
         assert error <= tolerance * theirs.double().abs().max().clamp(min=1e-30)
 
 
-RECURRENT = ("recurrent", "translator")
-"""Architectures whose layers Dynamo leaves to PyTorch."""
-
-
-@pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in RECURRENT])
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_architectures(name: str) -> None:
     module, arguments = example(name)
     module.eval()
@@ -57,7 +53,7 @@ def test_architectures(name: str) -> None:
         assert_equal(compiled(module)(*arguments), module(*arguments))
 
 
-@pytest.mark.parametrize("name", ["convolutional", "decoder", "unet"])
+@pytest.mark.parametrize("name", ["convolutional", "decoder", "recurrent", "translator", "unet"])
 def test_gradients(name: str) -> None:
     module, arguments = example(name)
     for layer in module.modules():
