@@ -78,6 +78,48 @@ def _embedding_backward(gradient: Tensor, indices: Tensor, rows: int, padding_id
     return zeros.index_add(0, indices.flatten(), gradient.reshape(-1, gradient.shape[-1]))
 
 
+_BAGS: Final = ("sum", "mean")
+"""Modes of bags by PyTorch's numbers, without the maximum, whose gradient needs positions."""
+
+
+def _embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    by_frequency: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    factors: Tensor | None = None,
+    include_last: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the bags, the bag of each index and, for means, the counts of the bags, which PyTorch returns twice."""
+    if mode >= len(_BAGS):
+        raise ArgumentError("the maximum of bags is not supported")
+    padding = None if padding_idx < 0 else padding_idx
+    result = nt.embedding_bag(
+        indices, weight, offsets, None, 2, by_frequency, _BAGS[mode], sparse, factors, include_last, padding
+    )
+    bags = result.shape[0]
+    bag = (offsets[:bags].unsqueeze(1) <= nt.arange(len(indices))).sum(0) - 1
+    counts = nt.zeros(bags, dtype=offsets.dtype)
+    if mode:
+        counts = counts.index_add(0, bag, (indices != padding_idx).to(offsets.dtype))
+    elif padding is None and weight.dtype in (nt.float16, nt.float32):
+        bag = bag[:0]  # PyTorch's kernel for this case does not need it.
+    return result, bag.to(offsets.dtype), counts, counts
+
+
+def _embedding_bag_backward(gradient: Tensor, indices: Tensor, offsets: Tensor, *args: Any) -> Any:
+    _bag, _counts, _positions, rows, by_frequency, mode, sparse, factors, *padding_idx = args
+    attributes = by_frequency, mode, sparse, factors, False, *padding_idx
+    return _pulled_back(
+        lambda weight: _embedding_bag(weight, indices, offsets[: len(gradient)], *attributes)[0],
+        gradient,
+        nt.zeros(rows, gradient.shape[1], dtype=gradient.dtype),
+    )[0]
+
+
 def _grid_sampler_backward(gradient: Tensor, x: Tensor, grid: Tensor, *args: Any) -> tuple[Any, ...]:
     *attributes, mask = args
     return _masked(mask, *_pulled_back(lambda x, grid: _grid_sampler(x, grid, *attributes), gradient, x, grid))
@@ -612,7 +654,7 @@ count_nonzero cross cummax cummin cumprod cumsum deg2rad diag diag_embed diagona
 div.Scalar_mode div.Tensor div.Tensor_mode dot dropout eq.Scalar eq.Tensor erf erfc erfinv exp exp2 expand expm1 eye
 eye.m flatten.using_ints flip floor floor_divide floor_divide.Scalar fmax fmin fmod.Scalar fmod.Tensor frac full
 full_like gather gcd ge.Scalar ge.Tensor gelu glu gt.Scalar gt.Tensor hardshrink hardsigmoid hardswish hardtanh
-heaviside hypot index_add index_copy index_fill.int_Scalar index_select isfinite isin.Tensor_Tensor isinf isnan
+heaviside histc hypot index_add index_copy index_fill.int_Scalar index_select isfinite isin.Tensor_Tensor isinf isnan
 isneginf isposinf kron kthvalue le.Scalar le.Tensor leaky_relu lerp.Scalar lerp.Tensor lgamma linear linspace log
 log10 log1p log2 log_sigmoid=logsigmoid log_softmax.int logaddexp logaddexp2 logcumsumexp logical_and logical_not
 logical_or logical_xor logit logsumexp lt.Scalar lt.Tensor masked_fill.Scalar masked_fill.Tensor masked_scatter matmul
@@ -682,6 +724,7 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.conv_transpose2d.input": nt.conv_transpose2d,
     "aten.conv_transpose3d.input": nt.conv_transpose3d,
     "aten.copy.default": lambda x, src: src.to(x.dtype).expand(x.shape),
+    "aten.fill.Scalar": lambda x, value: nt.full_like(x, value),
     "aten.fill.Tensor": lambda x, value: value.to(x.dtype).expand(x.shape),
     "aten.cross_entropy_loss.default": _cross_entropy,
     "aten.einsum.default": lambda equation, tensors, path=None: nt.einsum(equation, *tensors),
@@ -689,6 +732,7 @@ _FORWARD: Final[dict[str, Operator]] = {
         x > 0, x * scale, (x * input_scale).expm1() * (alpha * scale)
     ),
     "aten.embedding.default": lambda weight, indices, *_: nt.embedding(indices, weight),
+    "aten._embedding_bag.default": _embedding_bag,
     "aten.empty.memory_format": nt.zeros,
     "aten.empty_like.default": nt.zeros_like,
     "aten.new_empty_strided.default": lambda x, size, _stride, dtype=None: nt.zeros(size, dtype=dtype or x.dtype),
@@ -698,6 +742,8 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.group_norm.default": lambda x, groups, weight=None, bias=None, eps=1e-5, _=True: nt.group_norm(
         x, groups, weight, bias, eps
     ),
+    "aten._grouped_mm.default": lambda a, b, offs=None, bias=None, dtype=None: nt.grouped_mm(a, b, offs=offs),
+    "transformers.grouped_mm_fallback.default": lambda a, b, offs: nt.grouped_mm(a, b, offs=offs),
     "aten.huber_loss.default": _loss(nt.huber_loss),
     "aten.im2col.default": nt.unfold,
     "aten.index.Tensor": lambda x, indices: get(x, _indices(x, indices)),
@@ -815,8 +861,12 @@ _BACKWARD: Final[dict[str, Operator]] = {
     ).diagonal_scatter(gradient, *args),
     "aten.elu_backward.default": _elu_backward,
     "aten.embedding_dense_backward.default": _embedding_backward,
+    "aten._embedding_bag_backward.default": _embedding_bag_backward,
     "aten.grid_sampler_2d_backward.default": _grid_sampler_backward,
     "aten.grid_sampler_3d_backward.default": _grid_sampler_backward,
+    "transformers.grouped_mm_fallback_backward.default": lambda a, b, offs, gradient: _pulled_back(
+        lambda a, b: nt.grouped_mm(a, b, offs=offs), gradient, a, b
+    ),
     "aten.leaky_relu_backward.default": lambda gradient, x, slope, _: gradient * nt.where(x > 0, 1.0, slope),
     "aten.log_sigmoid_backward.default": lambda gradient, x, _: gradient * (-x).sigmoid(),
     "aten.max_pool2d_with_indices_backward.default": _max_pool_backward(nt.max_pool2d),
