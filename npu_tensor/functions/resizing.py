@@ -225,9 +225,7 @@ def grid_sample(
 def _bicubic_samples(x: Tensor, grid: Tensor, padding_mode: str, align_corners: bool) -> Tensor:
     """Sample an image by the 4x4 elements around each coordinate."""
     if x.ndim != 4 or grid.ndim != 4 or grid.shape[-1] != 2 or grid.shape[0] != x.shape[0]:
-        raise ShapeError(
-            f"bicubic needs an image (batch, channels, height, width), not {list(x.shape)} with a grid {list(grid.shape)}"
-        )
+        raise ShapeError(f"bicubic needs an image of two places and its grid, not {list(x.shape)}, {list(grid.shape)}")
     axes = []
     for axis, extent in enumerate(x.shape[2:]):
         scale, shift = ((extent - 1) / 2, 0.0) if align_corners else (extent / 2, 0.5)

@@ -667,7 +667,8 @@ scatter.reduce scatter.src scatter.value scatter.value_reduce scatter_add scatte
 selu sgn sigmoid sign signbit silu sin sinc sinh slice_scatter softmax.int softplus softshrink sort split split.Tensor
 split.sizes split_with_sizes sqrt square squeeze squeeze.dim squeeze.dims stack sub.Scalar sub.Tensor sum
 sum.dim_IntList t take tan tanh tensor_split.indices tensor_split.sections tile topk trace transpose.int tril triu
-trunc unbind.int unflatten.int unsqueeze _unsafe_view=reshape vstack where where.Scalar where.ScalarOther
+trunc unbind.int unflatten.int unsafe_split.Tensor=split unsqueeze _unsafe_view=reshape
+vstack where where.Scalar where.ScalarOther
 where.ScalarSelf where.self xlogy.Tensor zeros zeros_like
 """
 """Operators that are functions of the same name, or of the name after "=". The overload is `default` unless named."""

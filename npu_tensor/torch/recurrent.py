@@ -31,10 +31,6 @@ def _run(
     return [*getattr(torch, kind)(x, hidden, weights, bias, layers, 0.0, False, bidirectional, batch_first)]
 
 
-recurrent = torch.library.custom_op("npu_tensor::recurrent", _run, mutates_args=())
-
-
-@recurrent.register_fake
 def _shapes(
     kind: str, x: Any, states: Any, weights: Any, bias: bool, layers: int, bidirectional: bool, batch_first: bool
 ) -> list[torch.Tensor]:
@@ -42,8 +38,7 @@ def _shapes(
     return [x.new_empty(*x.shape[:2], size), *(torch.empty_like(state) for state in states)]
 
 
-@torch.library.custom_op("npu_tensor::recurrent_backward", mutates_args=())
-def recurrent_backward(
+def _run_backward(
     gradients: Sequence[torch.Tensor],
     kind: str,
     x: torch.Tensor,
@@ -62,7 +57,6 @@ def recurrent_backward(
         return list(torch.autograd.grad(results, leaves, gradients))
 
 
-@recurrent_backward.register_fake
 def _gradient_shapes(gradients: Any, kind: str, x: Any, states: Any, weights: Any, *_: Any) -> list[torch.Tensor]:
     return [torch.empty_like(each) for each in (x, *states, *weights)]
 
@@ -76,11 +70,15 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _differentiate(ctx: Any, gradients: Sequence[torch.Tensor]) -> Any:
     x, *rest = ctx.saved_tensors
     states, weights = rest[: ctx.count], rest[ctx.count :]
-    of_x, *others = recurrent_backward(gradients, ctx.kind, x, states, weights, *ctx.attributes)
+    of_x, *others = _backward(gradients, ctx.kind, x, states, weights, *ctx.attributes)
     return None, of_x, others[: ctx.count], others[ctx.count :], None, None, None, None
 
 
-recurrent.register_autograd(_differentiate, setup_context=_save)
+_forward = torch.library.custom_op("npu_tensor::recurrent", _run, mutates_args=())
+_forward.register_fake(_shapes)
+_forward.register_autograd(_differentiate, setup_context=_save)
+_backward = torch.library.custom_op("npu_tensor::recurrent_backward", _run_backward, mutates_args=())
+_backward.register_fake(_gradient_shapes)
 
 
 def keep_recurrent_layers(graph: fx.GraphModule) -> None:

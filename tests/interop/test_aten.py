@@ -428,6 +428,7 @@ def _calls() -> dict[str, Call]:
         "unflatten.int": call(ROWS, 1, [2, -1]),
         "unfold.default": call(ROWS, 1, 2, 1),
         "unfold_backward.default": call(n(3, 3, 2), [3, 4], 1, 2, 1),
+        "unsafe_split.Tensor": call(ROWS, 3, 1),
         "unsqueeze.default": call(X, -1),
         "view.default": call(X, [6]),
         "vstack.default": call([X, Y]),

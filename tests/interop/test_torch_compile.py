@@ -201,7 +201,7 @@ def test_unsupported_operators_run_in_pytorch_after_one_warning() -> None:
         warnings.simplefilter("always")
         function = torch.compile(spectrum, backend=npu_tensor)
         assert_equal(function(x), spectrum(x))
-        report = nt.torch.explain(function, x)
+        report = nt.explain(function, x)
     ours = [each for each in caught if "left to PyTorch" in str(each.message)]
     assert len(ours) == 1
     assert "aten._fft_r2c.default at" in str(ours[0].message)
@@ -214,15 +214,33 @@ def test_unsupported_operators_run_in_pytorch_after_one_warning() -> None:
 def test_unsupported_operators_as_errors() -> None:
     with pytest.raises(Exception, match=r"operators are left to PyTorch: aten\._fft_r2c\.default"):
         compiled(spectrum)(torch.randn(3, 8))
-    with pytest.raises(Exception, match=r"takes the options device, fallback .* not \{'fallback': 'inductor'\}"):
-        torch.compile(spectrum, backend=npu_tensor, options={"fallback": "inductor"})(torch.randn(3, 8))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fallback": "inductor"}, r"takes the options device, fallback .* not \{'fallback': 'inductor'\}"),
+        ({"frozen": 1}, r"frozen \(a bool\), not \{'frozen': 1\}"),
+        ({"device": "gpu"}, "gpu"),
+        ({"device": 3}, "3"),
+    ],
+)
+def test_wrong_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=message) as caught:
+        torch.compile(spectrum, backend=npu_tensor, options=options)(torch.randn(3, 8))
+    assert isinstance(caught.value.inner_exception, nt.NpuTensorError)
+
+
+def test_only_compiled_functions_are_explained_by_a_call() -> None:
+    with pytest.raises(nt.ArgumentError, match="runs no graph that torch"):
+        nt.explain(torch.nn.Linear(2, 2), torch.ones(1, 2))
 
 
 def test_explanations_and_profiles_name_lines_of_the_model() -> None:
     module, arguments = example("vision")
     function = compiled(module.eval())
     with torch.no_grad():
-        (explanation,) = nt.torch.explain(function, *arguments)
+        (explanation,) = nt.explain(function, *arguments)
         with nt.profile() as profile:
             function(*arguments)
     assert {row.line.partition(":")[0] for row in explanation} == {"torch_models.py"}
@@ -237,7 +255,7 @@ def test_devices() -> None:
 
     simulated = compiled(function, device="sim:npu2")
     assert_equal(simulated(x), function(x), 1e-2)
-    (explanation,) = nt.torch.explain(simulated, x)
+    (explanation,) = nt.explain(simulated, x)
     assert {row.device.partition("?")[0] for row in explanation if row.device != "-"} <= {"sim:npu2", "cpu"}
 
 
@@ -295,3 +313,11 @@ def test_parameters_with_other_memory_are_read_again() -> None:
     compiled(x)
     torch.nn.utils.vector_to_parameters(torch.arange(15.0), model.parameters())
     torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_parameters_with_other_strides_are_read_again() -> None:
+    model, x = torch.nn.Linear(4, 4), torch.randn(2, 4)
+    compiled = torch.compile(model, backend=npu_tensor)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x), model(x))
+        model.weight.data = model.weight.data.T
