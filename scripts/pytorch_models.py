@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import numpy as np
 import torch
 from torch.utils import _pytree
 
@@ -512,6 +513,7 @@ def largest_error(results: Sequence[torch.Tensor], expected: Sequence[torch.Tens
 def seeded(function: Callable[[], Any]) -> Any:
     """Call a function after seeding all random generators."""
     random.seed(1)
+    np.random.seed(1)
     torch.manual_seed(1)
     return function()
 

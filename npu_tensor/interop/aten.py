@@ -667,9 +667,8 @@ scatter.reduce scatter.src scatter.value scatter.value_reduce scatter_add scatte
 selu sgn sigmoid sign signbit silu sin sinc sinh slice_scatter softmax.int softplus softshrink sort split split.Tensor
 split.sizes split_with_sizes sqrt square squeeze squeeze.dim squeeze.dims stack sub.Scalar sub.Tensor sum
 sum.dim_IntList t take tan tanh tensor_split.indices tensor_split.sections tile topk trace transpose.int tril triu
-trunc unbind.int unflatten.int unsafe_split.Tensor=split unsqueeze _unsafe_view=reshape
-vstack where where.Scalar where.ScalarOther
-where.ScalarSelf where.self xlogy.Tensor zeros zeros_like
+trunc unbind.int unflatten.int unsafe_split.Tensor=split unsqueeze _unsafe_view=reshape vstack where
+where.Scalar where.ScalarOther where.ScalarSelf where.self xlogy.Tensor zeros zeros_like
 """
 """Operators that are functions of the same name, or of the name after "=". The overload is `default` unless named."""
 
@@ -743,8 +742,10 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.group_norm.default": lambda x, groups, weight=None, bias=None, eps=1e-5, _=True: nt.group_norm(
         x, groups, weight, bias, eps
     ),
-    "aten._grouped_mm.default": lambda a, b, offs=None, bias=None, dtype=None: nt.grouped_mm(a, b, offs=offs),
-    "transformers.grouped_mm_fallback.default": lambda a, b, offs: nt.grouped_mm(a, b, offs=offs),
+    **dict.fromkeys(
+        ("aten._grouped_mm.default", "transformers.grouped_mm_fallback.default"),
+        lambda x, weight, offs=None: nt.grouped_mm(x, weight, offs=offs),
+    ),
     "aten.huber_loss.default": _loss(nt.huber_loss),
     "aten.im2col.default": nt.unfold,
     "aten.index.Tensor": lambda x, indices: get(x, _indices(x, indices)),
@@ -865,8 +866,8 @@ _BACKWARD: Final[dict[str, Operator]] = {
     "aten._embedding_bag_backward.default": _embedding_bag_backward,
     "aten.grid_sampler_2d_backward.default": _grid_sampler_backward,
     "aten.grid_sampler_3d_backward.default": _grid_sampler_backward,
-    "transformers.grouped_mm_fallback_backward.default": lambda a, b, offs, gradient: _pulled_back(
-        lambda a, b: nt.grouped_mm(a, b, offs=offs), gradient, a, b
+    "transformers.grouped_mm_fallback_backward.default": lambda x, weight, offs, gradient: _pulled_back(
+        lambda x, weight: nt.grouped_mm(x, weight, offs=offs), gradient, x, weight
     ),
     "aten.leaky_relu_backward.default": lambda gradient, x, slope, _: gradient * nt.where(x > 0, 1.0, slope),
     "aten.log_sigmoid_backward.default": lambda gradient, x, _: gradient * (-x).sigmoid(),

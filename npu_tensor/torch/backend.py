@@ -111,6 +111,7 @@ def _compiled(
     """
     placeholders = graph.graph.find_nodes(op="placeholder")
     static = {placeholders[position] for position in static_positions}
+    _view_memory_in_order(graph.graph)
     first = dict.fromkeys(_draw_masks_first(graph.graph), _RANDOM)
     reasons = {node: reason for node in graph.graph.nodes if (reason := _reason_against(graph, node))}
     reasons |= first | dict.fromkeys(_shared_views(graph.graph.output_node().args[0][:returned]), _SHARED)
@@ -188,6 +189,18 @@ def _draw_masks_first(graph: fx.Graph) -> list[fx.Node]:
         graph.erase_node(dropout)
         operands.append(same)
     return operands
+
+
+def _view_memory_in_order(graph: fx.Graph) -> None:
+    """Permute operands of as_strided that are dense in another order, so that they are contiguous in PyTorch."""
+    aten = torch.ops.aten
+    for node in graph.find_nodes(op="call_function", target=aten.as_strided.default):
+        value = node.args[0].meta["val"]
+        if (order := _order_of_dimensions(value)) is not None:
+            with graph.inserting_before(node):
+                permuted = graph.call_function(aten.permute.default, (node.args[0], order))
+            permuted.meta = {**node.meta, "val": value.permute(order)}
+            node.replace_input_with(node.args[0], permuted)
 
 
 class _Part(torch.nn.Module):  # type: ignore[misc]

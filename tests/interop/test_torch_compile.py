@@ -146,6 +146,14 @@ def test_results_share_memory_as_in_pytorch() -> None:
     assert y.any()
 
 
+def test_strided_views_of_values_in_another_order() -> None:
+    def function(x: Any) -> Any:
+        return (x * 2).transpose(1, 2).as_strided((2, 2, 2), (12, 4, 1)) + 1
+
+    x = torch.randn(2, 3, 4)
+    assert_equal(compiled(function)(x), function(x))
+
+
 def test_overlapping_arguments() -> None:
     def function(x: Any, y: Any) -> Any:
         x.add_(1)
