@@ -42,7 +42,7 @@ from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, rename, wrap
 from npu_tensor.torch.bridge import buffer_of, from_pytorch, spec_of, to_pytorch
 from npu_tensor.torch.graphs import imported_node, operator_name, place_of_node
-from npu_tensor.torch.recurrent import keep_recurrent_layers
+from npu_tensor.torch.recurrent_layers import keep_recurrent_layers
 
 __all__ = ["npu_tensor"]
 
