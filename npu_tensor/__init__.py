@@ -92,7 +92,6 @@ _MODULES_LOADED_LATE = (
     "optim",
     "signal",
     "special",
-    "torch",
 )
 
 _FILES = {"signal": "signals", "special": "special_names"}

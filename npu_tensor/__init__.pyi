@@ -16,7 +16,6 @@ from npu_tensor import nn as nn
 from npu_tensor import optim as optim
 from npu_tensor import signals as signal
 from npu_tensor import special_names as special
-from npu_tensor import torch as torch
 from npu_tensor.config import config as config
 from npu_tensor.dtypes import DType as DType
 from npu_tensor.functions.creation import Generator as Generator
@@ -1173,7 +1172,7 @@ def grid_sample(input: Tensor, grid: Tensor, mode: builtins.str = 'bilinear', pa
     Args:
         input: Floats (batch, channels, *places), with two or three places.
         grid: Coordinates (batch, *out, number of places) from -1 to 1, as returned by `affine_grid`.
-        mode: "bilinear" (trilinear for three places) or "nearest".
+        mode: "bilinear" (trilinear for three places), "nearest", or "bicubic" for two places.
         padding_mode: Values outside: "zeros", "border" or "reflection".
         align_corners: True if -1 and 1 are the centres of the outermost elements, False if they are their edges.
 
@@ -1191,6 +1190,19 @@ def group_norm(input: Tensor, num_groups: builtins.int, weight: Tensor | None = 
         bias: Offset with one element per channel; None for 0.
 
     >>> nt.group_norm(nt.arange(8.0).reshape(1, 4, 2), 2)"""
+def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None) -> Tensor:
+    """Multiply groups of rows with a matrix for each group, as in mixtures of experts.
+
+    Args:
+        mat_a: Matrix (rows, k), whose rows are sorted by group, or matrices (groups, rows, k).
+        mat_b: Matrices (groups, k, columns). With two matrices (rows, k) and (k, columns), `offs` divides k, and the
+            result has a product for each group. A matrix (k, columns) with matrices `mat_a` has sorted columns.
+        offs: End of each group, ascending; None for matrices in both operands.
+
+    Returns:
+        The products: (rows, columns), or (groups, rows, columns). Rows after the last group are zero.
+
+    >>> nt.grouped_mm(nt.ones(3, 1), nt.arange(2.0).reshape(2, 1, 1) + 1, offs=nt.tensor([1, 3]))"""
 def gt(input: Operand, other: Operand) -> Tensor:
     """Compare: input > other."""
 def gt_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:

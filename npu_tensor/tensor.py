@@ -10,10 +10,10 @@ import ctypes
 import struct
 import sys
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
 
@@ -74,6 +74,7 @@ from npu_tensor.spec import Size, Spec
 if TYPE_CHECKING:
     # The generated methods, for type checkers and editors.
     from npu_tensor._methods import Methods
+    from npu_tensor.observe.explain import CompilationReport
     from npu_tensor.observe.explanation import Explanation
 else:
     Methods = object
@@ -714,23 +715,37 @@ def realize(*tensors: Tensor, wait: bool = True, device: str | None = None) -> N
         _realize_nodes(nodes, wait, chosen)
 
 
-def explain(*tensors: Tensor, device: str | None = None) -> Explanation:
+@overload
+def explain(*tensors: Tensor, device: str | None = None) -> Explanation: ...
+
+
+@overload
+def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> CompilationReport: ...
+
+
+def explain(*tensors: Any, **keywords: Any) -> Explanation | CompilationReport:
     """Return the devices that pending ops of `tensors` will run on, and why; empty if there are none.
 
     This makes the plan and compiles its kernels, so running it later takes no time for that. Code inside
     `with explanation.measure():` is timed kernel by kernel. A function captured by `jit` has its own method `explain`.
 
+    For the result of `torch.compile(model, backend="npu_tensor")`, pass it with the arguments of a call. It is called,
+    and the result has an explanation for each of its graphs, and the operators that are left to PyTorch.
+
     Args:
-        *tensors: Tensors whose pending ops are planned.
-        device: URI of a device that must run every op, as in `Tensor.realize`.
+        *tensors: Tensors whose pending ops are planned; or a compiled function and its arguments.
+        **keywords: `device`, the URI of a device that must run every op, as in `Tensor.realize`; or the keyword
+            arguments of the function.
 
     Raises:
         DeviceError: `device` cannot run an op. The message names the op and the reason.
-        ArgumentError: An argument is not a tensor.
+        ArgumentError: An argument is not a tensor, or the function runs no compiled graph.
     """
-    from npu_tensor.observe.explain import explain_nodes
+    from npu_tensor.observe.explain import explain_call, explain_nodes
 
-    return explain_nodes(pending("explain", tensors), device)
+    if tensors and callable(tensors[0]):
+        return explain_call(*tensors, **keywords)
+    return explain_nodes(pending("explain", tensors), **keywords)
 
 
 def pending(function: str, tensors: Iterable[Tensor]) -> tuple[Node, ...]:

@@ -1,15 +1,15 @@
 """Run architectures of PyTorch, transformers and timm with `torch.compile(model, backend="npu_tensor")`, beside eager.
 
     python scripts/pytorch_models.py                             # all models: errors and graph breaks
-    python scripts/pytorch_models.py --gradients --times bert    # the models whose names contain "bert"
-    python scripts/pytorch_models.py --inductor --json models.json timm.
+    python scripts/pytorch_models.py --gradients bert            # the models whose names contain "bert"
+    python scripts/pytorch_models.py --times 2 --json models.json timm.resnet50 hf.llama   # speed, with two threads
 
 It needs torch; models whose names begin with "hf." need transformers, those with "timm." timm. Weights are random and
 configurations small, so nothing is downloaded. Each model runs in a process of its own, with one thread.
 
 The error is the largest difference from eager relative to the largest element of a result. Where it exceeds 1e-5, the
-errors of both relative to float64 show which one is nearer. Times are the shortest of repeated calls, in milliseconds
-of CPU time.
+errors of both relative to float64 show which one is nearer. Times are the shortest of repeated calls, in milliseconds;
+eager, inductor and npu_tensor are measured one after the other, each in a process of its own.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import numpy as np
 import torch
 from torch.utils import _pytree
 
@@ -41,7 +42,12 @@ from torch_models import EXAMPLES
 Model = tuple[torch.nn.Module, Sequence[Any], Mapping[str, Any]]
 """A module with positional and keyword arguments of a call."""
 
+CONTENDERS: Final = {"eager": None, "inductor": "inductor", "ours": npu_tensor}
+"""Backends by column; None runs the model as it is."""
 REPETITIONS: Final = 9
+"""Minimum number of timed calls."""
+MEASURED_SECONDS: Final = 1.0
+"""Minimum time of all timed calls."""
 SMALLEST: Final = 1e-3
 """Largest element below which a weight hardly affects results."""
 LIMIT: Final = 1e-5
@@ -507,6 +513,7 @@ def largest_error(results: Sequence[torch.Tensor], expected: Sequence[torch.Tens
 def seeded(function: Callable[[], Any]) -> Any:
     """Call a function after seeding all random generators."""
     random.seed(1)
+    np.random.seed(1)
     torch.manual_seed(1)
     return function()
 
@@ -518,17 +525,6 @@ def gradients(model: torch.nn.Module, call: Callable[[], Any]) -> list[torch.Ten
     return [each.grad.clone() for each in model.parameters() if each.grad is not None]
 
 
-def alternating_times(calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
-    """Return the shortest CPU time of each call in milliseconds. The calls alternate."""
-    shortest = dict.fromkeys(calls, math.inf)
-    for _ in range(REPETITIONS):
-        for name, call in calls.items():
-            start = time.process_time()
-            call()
-            shortest[name] = min(shortest[name], (time.process_time() - start) * 1e3)
-    return shortest
-
-
 def in_float64(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
     """Return the results of the model in double precision."""
     args, kwargs = _pytree.tree_map_only(
@@ -537,16 +533,38 @@ def in_float64(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str,
     return leaves(seeded(lambda: model.double()(*args, **kwargs)))
 
 
-def row_of(name: str, with_gradients: bool, with_times: bool, with_inductor: bool) -> dict[str, Any]:
-    """Compare a model with eager and return what the table shows."""
-    torch.set_num_threads(1)
-    nt.set_num_threads(1)
+def prepared(name: str, threads: int) -> Model:
+    """Set the number of threads and make a model in evaluation mode."""
+    torch.set_num_threads(threads)
+    nt.set_num_threads(threads)
     torch.manual_seed(0)
     torch.backends.mha.set_fastpath_enabled(False)  # Dynamo leaves it out too.
-    torch._dynamo.config.allow_rnn = True
-    row: dict[str, Any] = {"model": name}
     model, args, kwargs = MODELS[name]()
     disturb(model.eval())
+    return model, args, kwargs
+
+
+def time_of(name: str, contender: str, threads: int) -> dict[str, Any]:
+    """Return the shortest time of a call in milliseconds."""
+    model, args, kwargs = prepared(name, threads)
+    backend = CONTENDERS[contender]
+    torch._dynamo.config.allow_rnn = backend is npu_tensor  # The usual setting for inductor.
+    run = model if backend is None else torch.compile(model, backend=backend)
+    times: list[float] = []
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        run(*args, **kwargs)
+        while len(times) < REPETITIONS or sum(times) < MEASURED_SECONDS:
+            start = time.perf_counter()
+            run(*args, **kwargs)
+            times.append(time.perf_counter() - start)
+    return {contender: min(times) * 1e3}
+
+
+def row_of(name: str, with_gradients: bool) -> dict[str, Any]:
+    """Compare a model with eager and return what the table shows."""
+    model, args, kwargs = prepared(name, 1)
+    row: dict[str, Any] = {}
     compiled = torch.compile(model, backend=npu_tensor)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -558,13 +576,6 @@ def row_of(name: str, with_gradients: bool, with_times: bool, with_inductor: boo
             row["error"] = largest_error(results, expected)
             breaks = torch._dynamo.utils.counters["graph_break"]
             row |= {"breaks": sum(breaks.values()), "reasons": [*breaks]}
-            if with_times or with_inductor:
-                calls = {"eager": lambda: model(*args, **kwargs), "ours": lambda: compiled(*args, **kwargs)}
-                if with_inductor:
-                    faster = torch.compile(model, backend="inductor")
-                    faster(*args, **kwargs)
-                    calls["inductor"] = lambda: faster(*args, **kwargs)
-                row |= alternating_times(calls)
         if with_gradients:
             torch._dynamo.reset()
             model.train()
@@ -587,32 +598,28 @@ def row_of(name: str, with_gradients: bool, with_times: bool, with_inductor: boo
 # --- processes
 
 
-def _run(connection: Any, *arguments: Any) -> None:
+def _run(connection: Any, function: Callable[..., dict[str, Any]], *arguments: Any) -> None:
     try:
-        connection.send(row_of(*arguments))
+        connection.send(function(*arguments))
     except Exception as error:  # Models may fail in any way.
         lines = [*str(error).strip().splitlines(), ""]
-        connection.send({"model": arguments[0], "failure": f"{type(error).__name__}: {' '.join(lines[:4])}"})
+        connection.send({"failure": f"{type(error).__name__}: {' '.join(lines[:4])}"})
 
 
-def in_process(seconds: float, *arguments: Any) -> dict[str, Any]:
-    """Compare a model in a process that is forked from this one, which has imported the packages."""
+def in_process(seconds: float, *call: Any) -> dict[str, Any]:
+    """Call a function in a process that is forked from this one, which has imported the packages."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(False)
-    process = context.Process(target=_run, args=(sender, *arguments))
+    process = context.Process(target=_run, args=(sender, *call))
     process.start()
     sender.close()
     try:
-        return receiver.recv() if receiver.poll(seconds) else _failure(arguments[0], f"more than {seconds:g} s")
+        return receiver.recv() if receiver.poll(seconds) else {"failure": f"more than {seconds:g} s"}
     except EOFError:
-        return _failure(arguments[0], "the process died")
+        return {"failure": "the process died"}
     finally:
         process.kill()
         process.join()
-
-
-def _failure(name: str, reason: str) -> dict[str, Any]:
-    return {"model": name, "failure": reason}
 
 
 # --- the table
@@ -655,13 +662,10 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("words", nargs=-1)
 @click.option("--gradients", is_flag=True, help="Compare the gradients of all parameters, in training mode.")
-@click.option("--times", is_flag=True, help="Measure eager and npu_tensor.")
-@click.option("--inductor", is_flag=True, help="Measure inductor too.")
-@click.option("--seconds", default=300.0, show_default=True, help="Time limit of a model.")
+@click.option("--times", "threads", default=0, help="Measure eager, inductor and npu_tensor with this many threads.")
+@click.option("--seconds", default=300.0, show_default=True, help="Time limit of a process.")
 @json_option("the rows")
-def main(
-    words: tuple[str, ...], gradients: bool, times: bool, inductor: bool, seconds: float, json_file: Path | None
-) -> None:
+def main(words: tuple[str, ...], gradients: bool, threads: int, seconds: float, json_file: Path | None) -> None:
     """Compare compiled models with eager: those named or whose names contain one of WORDS, or all."""
     parts = [word for word in words if word not in MODELS]
     names = [name for name in MODELS if not words or name in words or any(part in name for part in parts)]
@@ -672,7 +676,9 @@ def main(
     torch._dynamo.list_backends()
     rows = []
     for name in names:
-        rows.append(in_process(seconds, name, gradients, times, inductor))
+        rows.append({"model": name} | in_process(seconds, row_of, name, gradients))
+        for contender in CONTENDERS if threads else ():
+            rows[-1] |= in_process(seconds, time_of, name, contender, threads)
         if json_file is None or str(json_file) != "-":
             print(line_of(rows[-1]), flush=True)
         if json_file is not None and str(json_file) != "-":

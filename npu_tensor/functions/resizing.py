@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from npu_tensor import ops
+from npu_tensor.dtypes import int64
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.convolution import Sizes, each_place
-from npu_tensor.functions.creation import arange, ones
+from npu_tensor.functions.creation import arange, ones, zeros_like
 from npu_tensor.functions.neural import require_float, wide
 from npu_tensor.functions.pooling import adapted
 from npu_tensor.functions.register import composite
-from npu_tensor.functions.shape import meshgrid, stack
+from npu_tensor.functions.shape import gather, meshgrid, stack
 from npu_tensor.tensor import Tensor
 
 _MODES: Final[Mapping[str, tuple[str, int | None]]] = {
@@ -25,6 +27,9 @@ _MODES: Final[Mapping[str, tuple[str, int | None]]] = {
     "trilinear": ("linear", 3),
 }
 """Mode of the op and required number of place dimensions, by public mode."""
+
+_CUBIC: Final = -0.75
+"""Parameter of the cubic kernel of `grid_sample`, as in PyTorch."""
 
 _ANTIALIASED: Final = ("bilinear", "bicubic")
 
@@ -193,7 +198,7 @@ def grid_sample(
     Args:
         input: Floats (batch, channels, *places), with two or three places.
         grid: Coordinates (batch, *out, number of places) from -1 to 1, as returned by `affine_grid`.
-        mode: "bilinear" (trilinear for three places) or "nearest".
+        mode: "bilinear" (trilinear for three places), "nearest", or "bicubic" for two places.
         padding_mode: Values outside: "zeros", "border" or "reflection".
         align_corners: True if -1 and 1 are the centres of the outermost elements, False if they are their edges.
 
@@ -204,7 +209,37 @@ def grid_sample(
     """
     require_float(input)
     require_float(grid)
+    x, coordinates = input, grid
     if input.dtype is not grid.dtype or input.dtype.itemsize == 2:
-        dtype, x, coordinates = input.dtype, wide(input), wide(grid)
-        return ops.samples_at(x, coordinates.to(x.dtype), mode, padding_mode, bool(align_corners)).to(dtype)
-    return ops.samples_at(input, grid, mode, padding_mode, bool(align_corners))
+        x = wide(input)
+        coordinates = wide(grid).to(x.dtype)
+    sample = _bicubic_samples if mode == "bicubic" else partial(ops.samples_at, mode=mode)
+    result: Tensor = sample(x, coordinates, padding_mode=padding_mode, align_corners=bool(align_corners))
+    return result.to(input.dtype)
+
+
+def _bicubic_samples(x: Tensor, grid: Tensor, padding_mode: str, align_corners: bool) -> Tensor:
+    """Sample an image by the 4x4 elements around each coordinate."""
+    if x.ndim != 4 or grid.ndim != 4 or grid.shape[-1] != 2 or grid.shape[0] != x.shape[0]:
+        raise ShapeError(f"bicubic needs an image of two places and its grid, not {list(x.shape)}, {list(grid.shape)}")
+    axes = []
+    for axis, extent in enumerate(x.shape[2:]):
+        scale, shift = ((extent - 1) / 2, 0.0) if align_corners else (extent / 2, 0.5)
+        place = ((grid[..., 1 - axis] + 1) * scale - shift).unsqueeze(-1)
+        taps = place.detach().floor() + arange(-1.0, 3.0, dtype=x.dtype)
+        distance = (place - taps).abs()
+        near = ((_CUBIC + 2) * distance - (_CUBIC + 3)) * distance.square() + 1
+        far = (((distance - 5) * distance + 8) * distance - 4) * _CUBIC
+        weights = ops.where_op(distance <= 1, near, far)
+        if padding_mode == "zeros":
+            weights = ops.where_op((taps >= 0) & (taps < extent), weights, 0.0)
+        elif padding_mode == "reflection":
+            low, span = (0.0, extent - 1.0) if align_corners else (-0.5, float(extent))
+            rest = (taps - low).abs() % (2 * span) if span else zeros_like(taps)
+            taps = ops.where_op(rest > span, 2 * span - rest, rest) + low
+        axes.append((taps.to(int64).clamp(0, extent - 1), weights))
+    (rows, of_row), (columns, of_column) = axes
+    index = rows.unsqueeze(-1) * x.shape[3] + columns.unsqueeze(-2)
+    taken = gather(x.flatten(2), 2, index.reshape(len(x), 1, -1).expand(-1, x.shape[1], -1))
+    weights = of_row.unsqueeze(-1) * of_column.unsqueeze(-2)
+    return (taken.reshape(*x.shape[:2], *index.shape[1:]) * weights.unsqueeze(1)).sum((-2, -1))

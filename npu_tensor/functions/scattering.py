@@ -14,7 +14,9 @@ from npu_tensor.errors import ArgumentError, DimensionError, ShapeError
 from npu_tensor.functions.creation import arange, full_like, ones_like, zeros, zeros_like
 from npu_tensor.functions.indexing import put, put_along, require_mask, require_same_dtype, scatter, with_dimension
 from npu_tensor.functions.neural import limit_rows
+from npu_tensor.functions.products import bmm
 from npu_tensor.functions.register import Operand, composite, tensor_of
+from npu_tensor.functions.shape import cat
 from npu_tensor.ops.rules import dimension, index_dtype
 from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor, from_array
@@ -219,3 +221,45 @@ def embedding_bag(
     bags = zeros(count + 1, weight.shape[1], dtype=weight.dtype)
     how = {"sum": "sum", "mean": "mean", "max": "amax"}[mode]
     return index_reduce(bags, 0, bag, rows, how, include_self=False)[:count]
+
+
+@composite(method=False)
+def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None) -> Tensor:
+    """Multiply groups of rows with a matrix for each group, as in mixtures of experts.
+
+    Args:
+        mat_a: Matrix (rows, k), whose rows are sorted by group, or matrices (groups, rows, k).
+        mat_b: Matrices (groups, k, columns). With two matrices (rows, k) and (k, columns), `offs` divides k, and the
+            result has a product for each group. A matrix (k, columns) with matrices `mat_a` has sorted columns.
+        offs: End of each group, ascending; None for matrices in both operands.
+
+    Returns:
+        The products: (rows, columns), or (groups, rows, columns). Rows after the last group are zero.
+
+    >>> nt.grouped_mm(nt.ones(3, 1), nt.arange(2.0).reshape(2, 1, 1) + 1, offs=nt.tensor([1, 3]))
+    """
+    if offs is None or {mat_a.ndim, mat_b.ndim} - {2, 3}:
+        return bmm(mat_a, mat_b)
+    if mat_a.ndim == 3:
+        return grouped_mm(mat_b.mT, mat_a.mT, offs=offs).mT
+    groups, rows = offs.shape[0], mat_a.shape[mat_b.ndim - 3]
+    # Each group fills blocks of one size, so that shapes do not depend on values: at most twice the work.
+    size = max(1, -(-rows // groups))
+    ends = offs.to(int64)
+    starts = cat([zeros(1, dtype=int64), ends[:-1]])
+    counts = (ends - starts + size - 1).floor_divide(size)
+    last = counts.cumsum(0)
+    first, blocks = last - counts, arange(rows // size + groups)
+    owner = (blocks.unsqueeze(1) >= last).sum(1).clamp(max=groups - 1)
+    row = (starts[owner] + (blocks - first[owner]) * size).unsqueeze(1) + arange(size)
+    inside, row = row < ends[owner].unsqueeze(1), row.clamp(max=rows - 1)
+    if mat_b.ndim == 2:
+        left = ops.where_op(inside.unsqueeze(2), ops.take_op(mat_a.mT, row, 0), 0.0)
+        products = left.mT @ ops.take_op(mat_b, row, 0)
+        return index_add(zeros(groups, *products.shape[1:], dtype=products.dtype), 0, owner, products)
+    products = ops.take_op(mat_a, row, 0) @ ops.take_op(mat_b, owner, 0)
+    number = arange(rows)
+    group = (number.unsqueeze(1) >= ends).sum(1)
+    known = group.clamp(max=groups - 1)
+    taken = ops.take_op(products.flatten(0, 1), first[known] * size + number - starts[known], 0)
+    return ops.where_op((group < groups).unsqueeze(1), taken, 0.0)

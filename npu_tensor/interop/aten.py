@@ -78,6 +78,48 @@ def _embedding_backward(gradient: Tensor, indices: Tensor, rows: int, padding_id
     return zeros.index_add(0, indices.flatten(), gradient.reshape(-1, gradient.shape[-1]))
 
 
+_BAGS: Final = ("sum", "mean")
+"""Modes of bags by PyTorch's numbers, without the maximum, whose gradient needs positions."""
+
+
+def _embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    by_frequency: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    factors: Tensor | None = None,
+    include_last: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the bags, the bag of each index and, for means, the counts of the bags, which PyTorch returns twice."""
+    if mode >= len(_BAGS):
+        raise ArgumentError("the maximum of bags is not supported")
+    padding = None if padding_idx < 0 else padding_idx
+    result = nt.embedding_bag(
+        indices, weight, offsets, None, 2, by_frequency, _BAGS[mode], sparse, factors, include_last, padding
+    )
+    bags = result.shape[0]
+    bag = (offsets[:bags].unsqueeze(1) <= nt.arange(len(indices))).sum(0) - 1
+    counts = nt.zeros(bags, dtype=offsets.dtype)
+    if mode:
+        counts = counts.index_add(0, bag, (indices != padding_idx).to(offsets.dtype))
+    elif padding is None and weight.dtype in (nt.float16, nt.float32):
+        bag = bag[:0]  # PyTorch's kernel for this case does not need it.
+    return result, bag.to(offsets.dtype), counts, counts
+
+
+def _embedding_bag_backward(gradient: Tensor, indices: Tensor, offsets: Tensor, *args: Any) -> Any:
+    _bag, _counts, _positions, rows, by_frequency, mode, sparse, factors, *padding_idx = args
+    attributes = by_frequency, mode, sparse, factors, False, *padding_idx
+    return _pulled_back(
+        lambda weight: _embedding_bag(weight, indices, offsets[: len(gradient)], *attributes)[0],
+        gradient,
+        nt.zeros(rows, gradient.shape[1], dtype=gradient.dtype),
+    )[0]
+
+
 def _grid_sampler_backward(gradient: Tensor, x: Tensor, grid: Tensor, *args: Any) -> tuple[Any, ...]:
     *attributes, mask = args
     return _masked(mask, *_pulled_back(lambda x, grid: _grid_sampler(x, grid, *attributes), gradient, x, grid))
@@ -353,6 +395,33 @@ def _recurrent(kind: type[nn.Module], **attributes: Any) -> Operator:
     return run
 
 
+_RECURRENT: Final = {
+    "gru": _recurrent(nn.GRU),
+    "lstm": _recurrent(nn.LSTM),
+    "rnn_relu": _recurrent(nn.RNN, nonlinearity="relu"),
+    "rnn_tanh": _recurrent(nn.RNN, nonlinearity="tanh"),
+}
+
+
+def _recurrent_layers(
+    kind: str, x: Tensor, states: Sequence[Tensor], weights: Any, bias: bool, layers: int, *attributes: bool
+) -> tuple[Tensor, ...]:
+    """Run layers without dropout. The attributes are `bidirectional` and `batch_first`."""
+    run = _RECURRENT[kind]
+    hidden = states if kind == "lstm" else states[0]
+    return run(x, hidden, weights, bias, layers, 0.0, False, *attributes)  # type: ignore[no-any-return]
+
+
+def _recurrent_layers_backward(
+    gradients: Sequence[Tensor], kind: str, x: Tensor, states: Sequence[Tensor], weights: Any, *attributes: Any
+) -> Any:
+    count = len(states)
+    return _pulled_back(
+        lambda x, *rest: _recurrent_layers(kind, x, rest[:count], rest[count:], *attributes),
+        tuple(gradients), x, *states, *weights,
+    )  # fmt: skip
+
+
 def _lstm_layer(
     x: Tensor,
     weight_ih: Tensor,
@@ -370,7 +439,7 @@ def _lstm_layer(
     if batch_sizes or mode != _LSTM:
         raise ArgumentError("packed sequences and other layers than LSTM are not supported")
     weights = (weight_ih, weight_hh, bias_ih, bias_hh)
-    result, *last = _recurrent(nn.LSTM)(
+    result, *last = _RECURRENT["lstm"](
         x.flip(0) if reverse else x, (hx, cx), weights, True, 1, 0.0, False, False, False
     )
     return (result.flip(0) if reverse else result, *last)
@@ -585,7 +654,7 @@ count_nonzero cross cummax cummin cumprod cumsum deg2rad diag diag_embed diagona
 div.Scalar_mode div.Tensor div.Tensor_mode dot dropout eq.Scalar eq.Tensor erf erfc erfinv exp exp2 expand expm1 eye
 eye.m flatten.using_ints flip floor floor_divide floor_divide.Scalar fmax fmin fmod.Scalar fmod.Tensor frac full
 full_like gather gcd ge.Scalar ge.Tensor gelu glu gt.Scalar gt.Tensor hardshrink hardsigmoid hardswish hardtanh
-heaviside hypot index_add index_copy index_fill.int_Scalar index_select isfinite isin.Tensor_Tensor isinf isnan
+heaviside histc hypot index_add index_copy index_fill.int_Scalar index_select isfinite isin.Tensor_Tensor isinf isnan
 isneginf isposinf kron kthvalue le.Scalar le.Tensor leaky_relu lerp.Scalar lerp.Tensor lgamma linear linspace log
 log10 log1p log2 log_sigmoid=logsigmoid log_softmax.int logaddexp logaddexp2 logcumsumexp logical_and logical_not
 logical_or logical_xor logit logsumexp lt.Scalar lt.Tensor masked_fill.Scalar masked_fill.Tensor masked_scatter matmul
@@ -598,8 +667,8 @@ scatter.reduce scatter.src scatter.value scatter.value_reduce scatter_add scatte
 selu sgn sigmoid sign signbit silu sin sinc sinh slice_scatter softmax.int softplus softshrink sort split split.Tensor
 split.sizes split_with_sizes sqrt square squeeze squeeze.dim squeeze.dims stack sub.Scalar sub.Tensor sum
 sum.dim_IntList t take tan tanh tensor_split.indices tensor_split.sections tile topk trace transpose.int tril triu
-trunc unbind.int unflatten.int unsqueeze _unsafe_view=reshape vstack where where.Scalar where.ScalarOther
-where.ScalarSelf where.self xlogy.Tensor zeros zeros_like
+trunc unbind.int unflatten.int unsafe_split.Tensor=split unsqueeze _unsafe_view=reshape vstack where
+where.Scalar where.ScalarOther where.ScalarSelf where.self xlogy.Tensor zeros zeros_like
 """
 """Operators that are functions of the same name, or of the name after "=". The overload is `default` unless named."""
 
@@ -655,6 +724,7 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.conv_transpose2d.input": nt.conv_transpose2d,
     "aten.conv_transpose3d.input": nt.conv_transpose3d,
     "aten.copy.default": lambda x, src: src.to(x.dtype).expand(x.shape),
+    "aten.fill.Scalar": lambda x, value: nt.full_like(x, value),
     "aten.fill.Tensor": lambda x, value: value.to(x.dtype).expand(x.shape),
     "aten.cross_entropy_loss.default": _cross_entropy,
     "aten.einsum.default": lambda equation, tensors, path=None: nt.einsum(equation, *tensors),
@@ -662,6 +732,7 @@ _FORWARD: Final[dict[str, Operator]] = {
         x > 0, x * scale, (x * input_scale).expm1() * (alpha * scale)
     ),
     "aten.embedding.default": lambda weight, indices, *_: nt.embedding(indices, weight),
+    "aten._embedding_bag.default": _embedding_bag,
     "aten.empty.memory_format": nt.zeros,
     "aten.empty_like.default": nt.zeros_like,
     "aten.new_empty_strided.default": lambda x, size, _stride, dtype=None: nt.zeros(size, dtype=dtype or x.dtype),
@@ -671,7 +742,10 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.group_norm.default": lambda x, groups, weight=None, bias=None, eps=1e-5, _=True: nt.group_norm(
         x, groups, weight, bias, eps
     ),
-    "aten.gru.input": _recurrent(nn.GRU),
+    **dict.fromkeys(
+        ("aten._grouped_mm.default", "transformers.grouped_mm_fallback.default"),
+        lambda x, weight, offs=None: nt.grouped_mm(x, weight, offs=offs),
+    ),
     "aten.huber_loss.default": _loss(nt.huber_loss),
     "aten.im2col.default": nt.unfold,
     "aten.index.Tensor": lambda x, indices: get(x, _indices(x, indices)),
@@ -690,7 +764,8 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.norm.Scalar": linalg.vector_norm,
     "aten.norm.ScalarOpt_dim": lambda x, p, *args: linalg.vector_norm(x, 2 if p is None else p, *args),
     "aten.log_sigmoid_forward.default": _log_sigmoid,
-    "aten.lstm.input": _recurrent(nn.LSTM),
+    **{f"aten.{kind}.input": run for kind, run in _RECURRENT.items()},
+    "npu_tensor.recurrent.default": _recurrent_layers,
     "aten.mkldnn_rnn_layer.default": _lstm_layer,
     "aten.max_pool1d.default": _max_pool(nt.max_pool1d, False),
     "aten.max_pool2d.default": _max_pool(nt.max_pool2d, False),
@@ -705,8 +780,6 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.numpy_T.default": lambda x: x.T,
     **{f"aten.reflection_pad{n}d.default": lambda x, widths: nt.pad(x, widths, "reflect") for n in (1, 2, 3)},
     **{f"aten.replication_pad{n}d.default": lambda x, widths: nt.pad(x, widths, "replicate") for n in (1, 2, 3)},
-    "aten.rnn_relu.input": _recurrent(nn.RNN, nonlinearity="relu"),
-    "aten.rnn_tanh.input": _recurrent(nn.RNN, nonlinearity="tanh"),
     "aten.scaled_dot_product_attention.default": nt.scaled_dot_product_attention,
     "aten._scaled_dot_product_flash_attention_for_cpu.default": _attention,
     "aten.slice.Tensor": _sliced,
@@ -790,8 +863,12 @@ _BACKWARD: Final[dict[str, Operator]] = {
     ).diagonal_scatter(gradient, *args),
     "aten.elu_backward.default": _elu_backward,
     "aten.embedding_dense_backward.default": _embedding_backward,
+    "aten._embedding_bag_backward.default": _embedding_bag_backward,
     "aten.grid_sampler_2d_backward.default": _grid_sampler_backward,
     "aten.grid_sampler_3d_backward.default": _grid_sampler_backward,
+    "transformers.grouped_mm_fallback_backward.default": lambda x, weight, offs, gradient: _pulled_back(
+        lambda x, weight: nt.grouped_mm(x, weight, offs=offs), gradient, x, weight
+    ),
     "aten.leaky_relu_backward.default": lambda gradient, x, slope, _: gradient * nt.where(x > 0, 1.0, slope),
     "aten.log_sigmoid_backward.default": lambda gradient, x, _: gradient * (-x).sigmoid(),
     "aten.max_pool2d_with_indices_backward.default": _max_pool_backward(nt.max_pool2d),
@@ -801,6 +878,7 @@ _BACKWARD: Final[dict[str, Operator]] = {
     "aten.native_layer_norm_backward.default": _layer_norm_backward,
     "aten.nll_loss_backward.default": _nll_backward,
     "aten.nll_loss2d_backward.default": _nll_backward,
+    "npu_tensor.recurrent_backward.default": _recurrent_layers_backward,
     "aten.select_backward.default": lambda gradient, shape, *args: nt.zeros(shape, dtype=gradient.dtype).select_scatter(
         gradient, *args
     ),

@@ -249,10 +249,9 @@ def trace_call(
     updates = tuple(
         Update(each, items[node], node.spec, none) if node else Update(each, None, None) for each, node, none in changes
     )
-    modules = tuple(weakref.ref(module) for module, _ in watch.modules.values())
-    modes = [
-        (partial(is_training, each), mode) for each, (_, mode) in zip(modules, watch.modules.values(), strict=True)
-    ]
+    read = [(weakref.ref(module), mode) for module, mode in watch.modules.values()]
+    watch.modules.clear()  # Modules that the function has made are gone now.
+    modes = {module: mode for module, mode in read if module() is not None}
     touched = tuple(tensor for number, tensor in watch.touched.items() if number not in own | gradients)
     new_items = {update.target: update.item for update in updates if update.item is not None}
     replaced = frozenset((item, new_items[tensor]) for item, tensor in main.outside if tensor in new_items)
@@ -271,8 +270,8 @@ def trace_call(
         draws=tuple((generator, tuple(seeds[stand_in])) for stand_in, generator in watch.draws.items()),
         touched=touched,
         without_gradient=tuple(watch.without_gradient),
-        conditions=(*watch.conditions, *modes),
-        modules=modules,
+        conditions=(*watch.conditions, *((partial(is_training, module), mode) for module, mode in modes.items())),
+        modules=tuple(modes),
         is_tracked=is_tracked,
     )
 

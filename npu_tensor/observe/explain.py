@@ -11,8 +11,11 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextvars import ContextVar
+from typing import Any, Final
 
+from npu_tensor.errors import ArgumentError
 from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.structure import Structure, is_loss, item_graph, pending_ops, structure_of
 from npu_tensor.observe.drawing import brief, leaves
@@ -115,3 +118,49 @@ def _refused(refusal: Refusal | Declined, place: str | None) -> str:
     if place is None:
         return f"not compiled: {refusal.reason}"
     return f"not {'yet ' if refusal.pending else ''}on {place}: {refusal.reason}"
+
+
+class CompilationReport(Sequence[Explanation]):
+    """Explanations of the graphs that a call of a compiled function runs, in order.
+
+    Attributes:
+        left: Operators that are left to PyTorch, each with its line and the reason.
+    """
+
+    def __init__(self) -> None:
+        self._explanations: list[Explanation] = []
+        self.left: list[str] = []
+
+    def add(self, explanation: Explanation, left: Sequence[str]) -> None:
+        """Add a graph."""
+        self._explanations.append(explanation)
+        self.left += [each for each in left if each not in self.left]
+
+    def __len__(self) -> int:
+        return len(self._explanations)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._explanations[index]
+
+    def __str__(self) -> str:
+        return "\n\n".join([*map(str, self._explanations), *(f"left to PyTorch: {each}" for each in self.left)])
+
+
+report_of_call: Final[ContextVar[CompilationReport | None]] = ContextVar("report_of_call", default=None)
+"""Report that compiled graphs add themselves to; None while no call is explained."""
+
+
+def explain_call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> CompilationReport:
+    """Call a function and explain the graphs that it runs. See `npu_tensor.explain`."""
+    report = CompilationReport()
+    token = report_of_call.set(report)
+    try:
+        function(*args, **kwargs)
+    finally:
+        report_of_call.reset(token)
+    if not report:
+        raise ArgumentError(
+            "explain: the function runs no graph that torch.compile has compiled for npu_tensor. Pass tensors, or call "
+            "the method `explain` of a function that jit captures"
+        )
+    return report

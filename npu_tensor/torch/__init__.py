@@ -2,7 +2,3 @@
 
 Imports PyTorch, so `import npu_tensor` does not import this package.
 """
-
-from npu_tensor.torch.backend import explain
-
-__all__ = ["explain"]

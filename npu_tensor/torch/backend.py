@@ -12,7 +12,6 @@ import contextlib
 import copy
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
@@ -38,13 +37,14 @@ from npu_tensor.interop.aten import ATEN
 from npu_tensor.interop.imported_graph import ImportedGraph, ImportedInput, ImportedModule, Reference, Weight
 from npu_tensor.jit import jit
 from npu_tensor.jit.trace import call_traced
-from npu_tensor.observe.explanation import Explanation
+from npu_tensor.observe.explain import report_of_call
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, rename, wrap
 from npu_tensor.torch.bridge import buffer_of, from_pytorch, spec_of, to_pytorch
 from npu_tensor.torch.graphs import imported_node, operator_name, place_of_node
+from npu_tensor.torch.recurrent_layers import keep_recurrent_layers
 
-__all__ = ["CompilationReport", "explain", "npu_tensor"]
+__all__ = ["npu_tensor"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,13 @@ def npu_tensor(
     """Compile a graph of Dynamo, for `torch.compile`.
 
     Raises:
-        ArgumentError: There is no such option.
+        ArgumentError: There is no such option, or it has another type.
+        DeviceError: There is no such device.
     """
     unknown = (options or {}).keys() - {each.name for each in fields(BackendOptions)}
     chosen = BackendOptions(**{name: value for name, value in (options or {}).items() if name not in unknown})
-    if unknown or chosen.fallback not in ("torch", "error"):
-        known = "device, fallback ('torch' or 'error') and frozen"
+    if unknown or chosen.fallback not in ("torch", "error") or not isinstance(chosen.frozen, bool):
+        known = "device, fallback ('torch' or 'error') and frozen (a bool)"
         raise ArgumentError(f"the backend npu_tensor takes the options {known}, not {dict(options or {})}")
 
     def forward(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
@@ -87,8 +88,14 @@ def npu_tensor(
         return _compiled(graph, (), 0, chosen)
 
     compiler = aot_autograd(fw_compiler=forward, bw_compiler=backward, partition_fn=min_cut_rematerialization_partition)
-    compiled: Callable[..., Any] = compiler(gm, example_inputs)
+    keep_recurrent_layers(gm)
+    with _on(chosen.device):
+        compiled: Callable[..., Any] = compiler(gm, example_inputs)
     return compiled
+
+
+def _on(device: str | None) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext() if device is None else default_device(device)
 
 
 def _compiled(
@@ -104,6 +111,7 @@ def _compiled(
     """
     placeholders = graph.graph.find_nodes(op="placeholder")
     static = {placeholders[position] for position in static_positions}
+    _view_memory_in_order(graph.graph)
     first = dict.fromkeys(_draw_masks_first(graph.graph), _RANDOM)
     reasons = {node: reason for node in graph.graph.nodes if (reason := _reason_against(graph, node))}
     reasons |= first | dict.fromkeys(_shared_views(graph.graph.output_node().args[0][:returned]), _SHARED)
@@ -181,6 +189,18 @@ def _draw_masks_first(graph: fx.Graph) -> list[fx.Node]:
         graph.erase_node(dropout)
         operands.append(same)
     return operands
+
+
+def _view_memory_in_order(graph: fx.Graph) -> None:
+    """Permute operands of as_strided that are dense in another order, so that they are contiguous in PyTorch."""
+    aten = torch.ops.aten
+    for node in graph.find_nodes(op="call_function", target=aten.as_strided.default):
+        value = node.args[0].meta["val"]
+        if (order := _order_of_dimensions(value)) is not None:
+            with graph.inserting_before(node):
+                permuted = graph.call_function(aten.permute.default, (node.args[0], order))
+            permuted.meta = {**node.meta, "val": value.permute(order)}
+            node.replace_input_with(node.args[0], permuted)
 
 
 class _Part(torch.nn.Module):  # type: ignore[misc]
@@ -286,11 +306,10 @@ class CompiledGraph:
         """Compute the graph. The memory of the results belongs to the caller."""
         operands = [args[number] for number in self._dynamic]
         operands = [from_pytorch(each) if isinstance(each, torch.Tensor) else each for each in operands]
-        device = self._options.device
-        with self._lock, contextlib.nullcontext() if device is None else default_device(device):
+        with self._lock, _on(self._options.device):
             for weight in self._static:
                 weight.read(args[weight.number], self._options.frozen)
-            if (report := _explaining.get()) is not None:
+            if (report := report_of_call.get()) is not None:
                 report.add(self._function.explain(*operands), self.left)
             results: list[Any] = self._function(*operands)
         operands.clear()
@@ -359,7 +378,7 @@ def _reason_against(graph: fx.GraphModule, node: fx.Node) -> str:
     try:
         call = imported_node(node, lambda operand: _stand_in(graph, operand))
         _, result, _ = call_traced(ATEN[name], call.operands, call.keywords)
-        _require_equal(node.meta["val"], result)
+        _require_equal(node.meta.get("val"), result)
     except Exception as error:  # Functions may refuse operands with any error.
         return str(error) or type(error).__name__
     return ""
@@ -443,52 +462,3 @@ def _require_fallback(text: str, options: BackendOptions) -> None:
     if options.fallback == "error":
         raise NpuTensorError(f"{text} (fallback='error')")
     warn(text)
-
-
-# --- explanations
-
-
-class CompilationReport(Sequence[Explanation]):
-    """Explanations of the graphs that a call of a compiled function runs, in order.
-
-    Attributes:
-        left: Operators that are left to PyTorch, each with its line and the reason.
-    """
-
-    def __init__(self) -> None:
-        self._explanations: list[Explanation] = []
-        self.left: list[str] = []
-
-    def add(self, explanation: Explanation, left: Sequence[str]) -> None:
-        """Add a graph."""
-        self._explanations.append(explanation)
-        self.left += [each for each in left if each not in self.left]
-
-    def __len__(self) -> int:
-        return len(self._explanations)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._explanations[index]
-
-    def __str__(self) -> str:
-        return "\n\n".join([*map(str, self._explanations), *(f"left to PyTorch: {each}" for each in self.left)])
-
-
-_explaining: ContextVar[CompilationReport | None] = ContextVar("_explaining", default=None)
-
-
-def explain(compiled: Callable[..., Any], *args: Any, **kwargs: Any) -> CompilationReport:
-    """Call a compiled function or module and explain where its graphs run and why.
-
-    Args:
-        compiled: Result of `torch.compile(..., backend="npu_tensor")`.
-        *args: Arguments of the call.
-        **kwargs: Keyword arguments of the call.
-    """
-    report = CompilationReport()
-    token = _explaining.set(report)
-    try:
-        compiled(*args, **kwargs)
-    finally:
-        _explaining.reset(token)
-    return report

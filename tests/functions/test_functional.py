@@ -643,7 +643,7 @@ CASES: list[Case] = [
             (normal(2, 3, 5, 4), normal(2, 3, 6, 2)),
             {"mode": mode, "padding_mode": padding, "align_corners": align},
         )
-        for mode in ("bilinear", "nearest")
+        for mode in ("bilinear", "nearest", "bicubic")
         for padding in ("zeros", "border", "reflection")
         for align in (False, True)
     ),
@@ -693,6 +693,26 @@ def test_every_function_has_an_oracle() -> None:
     protocols = {"__array_function__", "__array_ufunc__"}
     named = compared | in_place | dunders | protocols | covered()
     assert {*registry.functions(), *registry.methods()} - set(OPS) - named == set()
+
+
+@pytest.mark.covers("grouped_mm")
+@pytest.mark.parametrize("ends", [(2, 2, 9), (0, 7, 8), (9, 9, 9)])
+def test_grouped_products(ends: tuple[int, ...]) -> None:
+    starts = (0, *ends[:-1])
+    rows, matrices, other = (normal(*shape).double().requires_grad_() for shape in ((9, 5), (3, 5, 4), (9, 4)))
+    parts = [rows[a:b] @ matrix for a, b, matrix in zip(starts, ends, matrices, strict=True)]
+    expected = torch.cat([*parts, torch.zeros(9 - ends[-1], 4)])
+    sums = torch.stack([rows[a:b].T @ other[a:b] for a, b in zip(starts, ends, strict=True)])
+    gradients = torch.autograd.grad(expected.square().sum() + sums.square().sum(), (rows, matrices, other))
+    own = [nt.from_numpy(each.detach().numpy()).requires_grad_() for each in (rows, matrices, other)]
+    offs = nt.tensor(ends, dtype=nt.int32)
+    products = nt.grouped_mm(own[0], own[1], offs=offs)
+    columns = nt.grouped_mm(own[1].mT, own[0].mT, offs=offs)
+    summed = nt.nn.functional.grouped_mm(own[0].T, own[2], offs=offs)
+    (products.square().sum() + summed.square().sum()).backward()
+    found = [products, columns.T, summed, *(each.grad for each in own)]
+    for each, theirs in zip(found, (expected, expected, sums, *gradients), strict=True):
+        np.testing.assert_allclose(each.detach().numpy(), theirs.detach().numpy(), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.covers("new_zeros", "new_ones", "new_full", "new_tensor", "new_empty")

@@ -46,6 +46,7 @@ W2 = n(6, 2, 3, 3)
 CONVOLUTION = ([2, 1], [1, 1], [1, 2], False, [0, 0], 2)
 TRANSPOSED = ([2, 2], [1, 1], [1, 1], True, [1, 1], 1)
 HEADS = tuple(n(1, 2, 5, 4) for _ in range(3))
+BAGS = torch.tensor([0, 2, 3])
 POOL = ([3, 2], [2, 2], [1, 1])
 STATISTICS = n(4), r(4)
 
@@ -182,6 +183,7 @@ def _calls() -> dict[str, Call]:
     v, g = n(3, 4), r(3, 1)
     norms = torch.ops.aten._weight_norm_interface(v, g)[1]
     softmaxed = ROWS.softmax(1)
+    bagged = torch.ops.aten._embedding_bag(ROWS, torch.tensor([1, 2, 0]), BAGS, False, 1)[1:]
     kernel = n(4, 3, 2, 3)
     vector, pixels, windows = n(4), n(1, 3, 4, 5), ([2, 2], [1, 1], [0, 1], [2, 2])
     columns = torch.ops.aten.im2col(pixels, *windows)
@@ -285,6 +287,12 @@ def _calls() -> dict[str, Call]:
         "dropout.default": call(X, 0.5, False),
         "einsum.default": call("ij,kj->ik", [X, Y]),
         "elu_backward.default": call(n(3, 4), 1.5, 1.0, 1.0, False, ROWS),
+        "_embedding_bag.default": call(ROWS, torch.tensor([1, 2, 0, 2, 1]), BAGS, False, 1, False, None, False, 1),
+        "_embedding_bag.default, sum": call(ROWS, torch.tensor([1, 2, 0]), BAGS, False, 0, False, r(3), True),
+        "_embedding_bag_backward.default": call(
+            n(3, 4), torch.tensor([1, 2, 0]), BAGS, *bagged, 5, False, 1, False, None
+        ),
+        "_grouped_mm.default": call(n(9, 8), n(3, 8, 4), torch.tensor([2, 2, 9], dtype=torch.int32)),
         "embedding.default": call(ROWS, i(2, 3), 1),
         "embedding_dense_backward.default": call(n(2, 3, 4), INDICES, 5, 1, False),
         "empty.memory_format": call([0, 2]),
@@ -301,12 +309,14 @@ def _calls() -> dict[str, Call]:
         "gather.default": call(ROWS, 1, INDICES),
         "gcd.default": call(INDICES, INDICES + 2),
         "grid_sampler_2d.default": call(IMAGE, grid, 0, 1, False),
+        "grid_sampler_2d.default, cubic": call(IMAGE, grid, 2, 0, True),
         "grid_sampler_2d_backward.default": call(n(2, 4, 3, 3), IMAGE, grid, 0, 0, False, [True, True]),
         "grid_sampler_3d.default": call(cube, n(1, 2, 2, 2, 3).tanh(), 0, 0, True),
         "grid_sampler_3d_backward.default": call(
             n(1, 2, 2, 2, 2), cube, n(1, 2, 2, 2, 3).tanh(), 0, 0, True, [True, True]
         ),
         "gru.input": call(*_recurrent(3, 1)),
+        "histc.default": call(ROWS, 5, -1, 2),
         "im2col.default": call(pixels, *windows),
         "index.Tensor": call(ROWS, [torch.tensor([[0, 2]]), torch.tensor([1, -1])]),
         "index_add.default": call(ROWS, 0, torch.tensor([2, 2]), n(2, 4), alpha=2),
@@ -418,6 +428,7 @@ def _calls() -> dict[str, Call]:
         "unflatten.int": call(ROWS, 1, [2, -1]),
         "unfold.default": call(ROWS, 1, 2, 1),
         "unfold_backward.default": call(n(3, 3, 2), [3, 4], 1, 2, 1),
+        "unsafe_split.Tensor": call(ROWS, 3, 1),
         "unsqueeze.default": call(X, -1),
         "view.default": call(X, [6]),
         "vstack.default": call([X, Y]),
@@ -439,6 +450,7 @@ def _calls() -> dict[str, Call]:
         "_assert_scalar.default": call(True, "text"),
         "_assert_tensor_metadata.default": call(X),
         "sym_constrain_range_for_size.default": call(3),
+        "fill.Scalar": call(INDICES, 2.0),
         "fill.Tensor": call(X, torch.tensor(2.0)),
         "mkldnn_rnn_layer.default": call(
             *(n(5, 2, 3), n(16, 3), n(16, 4), n(16), n(16), n(1, 2, 4), n(1, 2, 4)),

@@ -45,11 +45,7 @@ def assert_equal(result: Any, expected: Any, tolerance: float = 1e-5) -> None:
         assert error <= tolerance * theirs.double().abs().max().clamp(min=1e-30)
 
 
-RECURRENT = ("recurrent", "translator")
-"""Architectures whose layers Dynamo leaves to PyTorch."""
-
-
-@pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in RECURRENT])
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_architectures(name: str) -> None:
     module, arguments = example(name)
     module.eval()
@@ -57,7 +53,7 @@ def test_architectures(name: str) -> None:
         assert_equal(compiled(module)(*arguments), module(*arguments))
 
 
-@pytest.mark.parametrize("name", ["convolutional", "decoder", "unet"])
+@pytest.mark.parametrize("name", ["convolutional", "decoder", "recurrent", "translator", "unet"])
 def test_gradients(name: str) -> None:
     module, arguments = example(name)
     for layer in module.modules():
@@ -150,6 +146,14 @@ def test_results_share_memory_as_in_pytorch() -> None:
     assert y.any()
 
 
+def test_strided_views_of_values_in_another_order() -> None:
+    def function(x: Any) -> Any:
+        return (x * 2).transpose(1, 2).as_strided((2, 2, 2), (12, 4, 1)) + 1
+
+    x = torch.randn(2, 3, 4)
+    assert_equal(compiled(function)(x), function(x))
+
+
 def test_overlapping_arguments() -> None:
     def function(x: Any, y: Any) -> Any:
         x.add_(1)
@@ -205,7 +209,7 @@ def test_unsupported_operators_run_in_pytorch_after_one_warning() -> None:
         warnings.simplefilter("always")
         function = torch.compile(spectrum, backend=npu_tensor)
         assert_equal(function(x), spectrum(x))
-        report = nt.torch.explain(function, x)
+        report = nt.explain(function, x)
     ours = [each for each in caught if "left to PyTorch" in str(each.message)]
     assert len(ours) == 1
     assert "aten._fft_r2c.default at" in str(ours[0].message)
@@ -218,15 +222,33 @@ def test_unsupported_operators_run_in_pytorch_after_one_warning() -> None:
 def test_unsupported_operators_as_errors() -> None:
     with pytest.raises(Exception, match=r"operators are left to PyTorch: aten\._fft_r2c\.default"):
         compiled(spectrum)(torch.randn(3, 8))
-    with pytest.raises(Exception, match=r"takes the options device, fallback .* not \{'fallback': 'inductor'\}"):
-        torch.compile(spectrum, backend=npu_tensor, options={"fallback": "inductor"})(torch.randn(3, 8))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fallback": "inductor"}, r"takes the options device, fallback .* not \{'fallback': 'inductor'\}"),
+        ({"frozen": 1}, r"frozen \(a bool\), not \{'frozen': 1\}"),
+        ({"device": "gpu"}, "gpu"),
+        ({"device": 3}, "3"),
+    ],
+)
+def test_wrong_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=message) as caught:
+        torch.compile(spectrum, backend=npu_tensor, options=options)(torch.randn(3, 8))
+    assert isinstance(caught.value.inner_exception, nt.NpuTensorError)
+
+
+def test_only_compiled_functions_are_explained_by_a_call() -> None:
+    with pytest.raises(nt.ArgumentError, match="runs no graph that torch"):
+        nt.explain(torch.nn.Linear(2, 2), torch.ones(1, 2))
 
 
 def test_explanations_and_profiles_name_lines_of_the_model() -> None:
     module, arguments = example("vision")
     function = compiled(module.eval())
     with torch.no_grad():
-        (explanation,) = nt.torch.explain(function, *arguments)
+        (explanation,) = nt.explain(function, *arguments)
         with nt.profile() as profile:
             function(*arguments)
     assert {row.line.partition(":")[0] for row in explanation} == {"torch_models.py"}
@@ -241,7 +263,7 @@ def test_devices() -> None:
 
     simulated = compiled(function, device="sim:npu2")
     assert_equal(simulated(x), function(x), 1e-2)
-    (explanation,) = nt.torch.explain(simulated, x)
+    (explanation,) = nt.explain(simulated, x)
     assert {row.device.partition("?")[0] for row in explanation if row.device != "-"} <= {"sim:npu2", "cpu"}
 
 
@@ -299,3 +321,11 @@ def test_parameters_with_other_memory_are_read_again() -> None:
     compiled(x)
     torch.nn.utils.vector_to_parameters(torch.arange(15.0), model.parameters())
     torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_parameters_with_other_strides_are_read_again() -> None:
+    model, x = torch.nn.Linear(4, 4), torch.randn(2, 4)
+    compiled = torch.compile(model, backend=npu_tensor)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x), model(x))
+        model.weight.data = model.weight.data.T

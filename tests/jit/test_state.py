@@ -382,3 +382,9 @@ def test_each_training_mode_has_a_capture(make: Any) -> None:
             assert nt.equal(captured(x), captured(x))
             assert model[1].running_mean.tolist() == mean
     assert captured.captures == 2
+
+
+def test_modules_that_the_function_makes_do_not_prevent_replays() -> None:
+    captured = nt.jit(lambda x: nt.nn.Dropout(0.5)(x))
+    assert not nt.equal(captured(nt.ones(64)), captured(nt.ones(64)))
+    assert captured.captures == 1
