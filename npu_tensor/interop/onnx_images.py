@@ -12,15 +12,7 @@ import numpy as np
 
 import npu_tensor as nt
 from npu_tensor.errors import ArgumentError, ShapeError
-from npu_tensor.interop.onnx_operands import (
-    Array,
-    Operator,
-    as_tensor,
-    dtype_name,
-    ints,
-    padded,
-    text_of,
-)
+from npu_tensor.interop.onnx_operands import Array, Operator, as_tensor, dtype_name, ints, padded, text_of
 from npu_tensor.nn import functional
 from npu_tensor.tensor import Tensor
 
@@ -124,13 +116,9 @@ def _conv_transpose(
 
 
 def _lowest(x: Tensor) -> float:
-    return (
-        -math.inf
-        if x.is_floating_point()
-        else 0
-        if dtype_name(x) in ("uint8", "bool")
-        else int(np.iinfo(dtype_name(x)).min)
-    )
+    if x.is_floating_point():
+        return -math.inf
+    return 0 if dtype_name(x) == "bool" else int(np.iinfo(dtype_name(x)).min)
 
 
 def _max_pool(x: Tensor, *, count: int = 1, storage_order: int = 0, **window: Any) -> tuple[Tensor, ...]:

@@ -10,12 +10,7 @@ import npu_tensor as nt
 from npu_tensor import ops
 from npu_tensor.errors import ArgumentError
 from npu_tensor.interop.onnx_images import convolve
-from npu_tensor.interop.onnx_operands import (
-    Operator,
-    array_dtype,
-    dtype_name,
-    tensor_dtype,
-)
+from npu_tensor.interop.onnx_operands import Operator, array_dtype, dtype_name, tensor_dtype
 from npu_tensor.nn import functional
 from npu_tensor.tensor import Tensor
 

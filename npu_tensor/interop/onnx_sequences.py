@@ -11,14 +11,7 @@ from typing import Any, Final
 import npu_tensor as nt
 from npu_tensor import ops
 from npu_tensor.errors import ArgumentError
-from npu_tensor.interop.onnx_operands import (
-    Operator,
-    array_dtype,
-    dtype_name,
-    padded,
-    tensor_dtype,
-    text_of,
-)
+from npu_tensor.interop.onnx_operands import Operator, array_dtype, dtype_name, padded, tensor_dtype, text_of
 from npu_tensor.nn import functional
 from npu_tensor.tensor import Tensor
 
@@ -78,28 +71,23 @@ def _attention(
         return _joined_heads(y, is_flat), *present
     if groups > 1:
         k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
-    scores = (q * math.sqrt(q.shape[-1] ** -0.5 if scale is None else scale)) @ (
-        k * math.sqrt(q.shape[-1] ** -0.5 if scale is None else scale)
-    ).mT
-    stages = [scores]
-    scores = nt.tanh(scores / softcap) * softcap if softcap else scores
-    stages.append(scores)
+    root = math.sqrt(q.shape[-1] ** -0.5 if scale is None else scale)
+    scores = (q * root) @ (k * root).mT
+    capped = nt.tanh(scores / softcap) * softcap if softcap else scores
     if visible is None and is_causal:
         visible = places <= steps
-    if mask is not None:
-        scores = scores + mask
+    masked = capped if mask is None else capped + mask
     if visible is not None:
-        scores = nt.where(visible, scores, nt.full((), -math.inf, dtype=scores.dtype))
-    stages.append(scores)
-    exact = scores.to(tensor_dtype(array_dtype(softmax_precision))) if softmax_precision else scores
-    weights = exact.softmax(-1).to(q.dtype)
+        masked = nt.where(visible, masked, nt.full((), -math.inf, dtype=masked.dtype))
+    exact = masked.to(tensor_dtype(array_dtype(softmax_precision))) if softmax_precision else masked
     hidden = (exact == -math.inf).all(-1, keepdim=True)
+    weights = exact.softmax(-1).to(q.dtype)
     weights = nt.where(hidden, nt.zeros((), dtype=weights.dtype), weights)
-    stages.append(weights)
+    stages = scores, capped, masked, weights
     return _joined_heads(weights @ v, is_flat), *present, stages[qk_matmul_output_mode]
 
 
-def _joined_heads(x: Tensor, is_flat: int | bool) -> Tensor:
+def _joined_heads(x: Tensor, is_flat: bool) -> Tensor:
     return x.transpose(1, 2).flatten(2) if is_flat else x
 
 
