@@ -73,7 +73,7 @@ from npu_tensor.interop.imported_graph import caller_at, place_weight
 from npu_tensor.interop.op_limits import require_integers, require_within_limits
 from npu_tensor.jit import Jitted
 from npu_tensor.jit.trace import BLANK, Derived, PlannedResult, Result, Trace, TracedPart
-from npu_tensor.jit.trees import call_text, flatten, rebuild
+from npu_tensor.jit.trees import call_text, flatten, rebuild, unflatten
 from npu_tensor.nn.module import Module
 from npu_tensor.nn.parameter import Parameter
 from npu_tensor.ops.declare import Call, Op
@@ -84,7 +84,7 @@ from npu_tensor.runtime.store.packs import pack, unpack
 from npu_tensor.spec import Size, Spec
 from npu_tensor.tensor import Tensor, named, record, views_of, wrap
 
-__all__ = ["SavedFunction", "load", "save"]
+__all__ = ["SavedFunction", "load", "save", "saved_calls"]
 
 FORMAT: Final = 1
 """Number of the format, which grows with incompatible changes."""
@@ -98,7 +98,7 @@ _LINE: Final = re.compile(r"[^/\\\0]{1,200}:[0-9]{1,9}|", re.ASCII)
 """Line that recorded an op, as "file.py:12", or nothing."""
 
 
-def save(obj: Tensor | Mapping[str, Tensor] | Jitted[..., Any], f: File, kernels: Any = None) -> None:
+def save(obj: Tensor | Mapping[str, Tensor] | Jitted[..., Any] | SavedFunction, f: File, kernels: Any = None) -> None:
     """Write a tensor, tensors by name, or a captured function to a file.
 
     An existing file at a path is replaced once the new one is complete, so tensors that were loaded from it can be
@@ -108,7 +108,8 @@ def save(obj: Tensor | Mapping[str, Tensor] | Jitted[..., Any], f: File, kernels
     tensors that it uses. The weights of a module keep their names. The file has no code for the CPU.
 
     Args:
-        obj: Tensor, tensors by name such as the weights of a model, or function of `nt.jit` that has been called.
+        obj: Tensor, tensors by name such as the weights of a model, function of `nt.jit` that has been called, or a
+            function that `load` has read, with its present weights.
         f: Path, or object with `write` for bytes, which is written from its current position. A name that ends in
             .safetensors selects that format for tensors by name; other tensors are written in NumPy's formats.
         kernels: Kernel directory, as `nt.compile` writes it, with NPU kernels for the file of a function.
@@ -118,18 +119,18 @@ def save(obj: Tensor | Mapping[str, Tensor] | Jitted[..., Any], f: File, kernels
             it computes gradients.
         DTypeError: A tensor is quantized; `save_gguf` stores it.
     """
-    if not isinstance(obj, Jitted):
+    if not isinstance(obj, (Jitted, SavedFunction)):
         if callable(obj) and not isinstance(obj, Tensor):
             hint = "save(nt.jit(function)) after a call saves the function; save(model.state_dict()) saves weights"
             raise ArgumentError(f"save takes tensors and functions of nt.jit, not {type(obj).__name__}; {hint}")
         save_tensors(obj, f)
         return
-    writer = _Writer(obj)
+    text, arrays = _contents(obj) if isinstance(obj, SavedFunction) else _Writer(obj).contents()
     packed = None if kernels is None else _packed(Path(kernels))
     with opened_to_write(f) as file, ZipFile(file, "w") as archive:
         with aligned_member(archive, _WEIGHTS) as member:
-            write_safetensors(writer.arrays, member)
-        archive.writestr(_PROGRAM, writer.text())
+            write_safetensors(arrays, member)
+        archive.writestr(_PROGRAM, text)
         if packed is not None:
             archive.writestr(_KERNELS, packed)
 
@@ -319,10 +320,10 @@ class _Writer:
                     self._add(f"#{len(self.weights)}", each)
         self.captures = [self._capture(call, trace) for call, trace in traces]
 
-    def text(self) -> str:
-        """Return the program."""
+    def contents(self) -> tuple[str, dict[str, Array]]:
+        """Return the program, and the weights by name."""
         entries = {"format": FORMAT, "version": VERSION, "weights": self.weights, "captures": self.captures}
-        return json.dumps(entries, separators=(",", ":"))
+        return json.dumps(entries, separators=(",", ":")), self.arrays
 
     def _add(self, name: str, weight: Tensor | Node, **entry: Any) -> None:
         self._numbers[id(weight)] = len(self.weights)
@@ -487,7 +488,14 @@ class SavedFunction(Module):
     in which the function was saved.
     """
 
-    def __init__(self, weights: Sequence[tuple[Tensor, Sequence[str], str]], signatures: Sequence[_Signature]) -> None:
+    def __init__(
+        self,
+        weights: Sequence[tuple[Tensor, Sequence[str], str]],
+        signatures: Sequence[_Signature],
+        program: str,
+    ) -> None:
+        self._program = program
+        self._specs = [tensor._node.spec for tensor, _, _ in weights]
         self._places: list[Tensor | tuple[Module, str]] = []
         for tensor, paths, kind in weights:
             weight = Parameter(tensor, kind == "parameter") if kind in ("parameter", "frozen") else tensor
@@ -508,6 +516,10 @@ class SavedFunction(Module):
         """Return the signatures."""
         return "; ".join(f"({call_text(*key)})" for key in self._signatures)
 
+    def _weights(self) -> list[Tensor]:
+        places = self._places
+        return [vars(place[0])[place[1]] if isinstance(place, tuple) else place for place in places]
+
     def _record(self, *inputs: Any, **keywords: Any) -> Any:
         tensors: list[Tensor] = []
         structure = flatten((inputs, keywords), tensors)
@@ -518,8 +530,7 @@ class SavedFunction(Module):
                 f"the loaded function was not saved for ({call_text(*key)}), but for {self.extra_repr()}; call the "
                 "original function with such arguments before nt.save"
             )
-        places = self._places
-        weights = [vars(place[0])[place[1]] if isinstance(place, tuple) else place for place in places]
+        weights = self._weights()
         values: list[Any] = [*tensors, *weights, *(draw(None) for _ in range(signature.seeds))]
         for step in signature.steps:
             call = step.call
@@ -534,8 +545,26 @@ class SavedFunction(Module):
         return rebuild(signature.result, [views_of(values[number], views) for number, views in signature.results])
 
 
+def saved_calls(function: SavedFunction) -> list[Any]:
+    """Return the arguments (args, keywords) of each signature, with a spec in place of each tensor."""
+    return [unflatten(*key) for key in function._signatures]
+
+
+def _contents(function: SavedFunction) -> tuple[str, dict[str, Array]]:
+    """Return the program, and the present weights by name."""
+    arrays = {}
+    entries = json.loads(function._program)["weights"]
+    for entry, tensor, spec in zip(entries, function._weights(), function._specs, strict=True):
+        name, present = entry["name"], tensor._node.spec
+        if present is not spec:
+            raise ArgumentError(f"save: the weight {name!r} of the loaded function is {spec}, not {present}")
+        arrays[name] = array_of(tensor, repr(name))
+    return function._program, arrays
+
+
 def _read(archive: MappedArchive) -> SavedFunction:
-    program = archive.parsed(_PROGRAM)
+    text = archive.verified(_PROGRAM).decode()
+    program = json.loads(text)
     if program["format"] != FORMAT:
         raise ArgumentError(
             f"npu-tensor {program['version']} wrote it in format {program['format']}; npu-tensor {VERSION} reads "
@@ -544,7 +573,7 @@ def _read(archive: MappedArchive) -> SavedFunction:
     tensors = read_safetensors(archive.member(_WEIGHTS))
     weights = [(tensors[each["name"]], each.get("paths", ()), each.get("kind", "")) for each in program["weights"]]
     signatures = [_signature(each, [tensor._node.spec for tensor, _, _ in weights]) for each in program["captures"]]
-    function = SavedFunction(weights, signatures)
+    function = SavedFunction(weights, signatures, text)
     if _KERNELS in archive.names:
         _unpack(archive.verified(_KERNELS))
     return function
