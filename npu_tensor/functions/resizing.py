@@ -12,7 +12,7 @@ from npu_tensor.functions.convolution import Sizes, each_place
 from npu_tensor.functions.creation import arange, ones
 from npu_tensor.functions.neural import require_float, wide
 from npu_tensor.functions.pooling import adapted
-from npu_tensor.functions.register import composite
+from npu_tensor.functions.register import composite, tensor_of
 from npu_tensor.functions.shape import meshgrid, stack
 from npu_tensor.tensor import Tensor
 
@@ -110,6 +110,28 @@ def upsample(
 
 
 @composite(method=False)
+def upsample_nearest(
+    input: Tensor, size: Sizes | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
+    """Resize like `interpolate` to the nearest elements.
+
+    >>> nt.upsample_nearest(nt.tensor([[[1.0, 2.0]]]), scale_factor=2)
+    """
+    return interpolate(input, size, scale_factor)
+
+
+@composite(method=False)
+def upsample_bilinear(
+    input: Tensor, size: Sizes | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
+    """Resize like `interpolate` with mode="bilinear" and aligned corners.
+
+    >>> nt.upsample_bilinear(nt.ones(1, 1, 2, 2), scale_factor=2)
+    """
+    return interpolate(input, size, scale_factor, "bilinear", True)
+
+
+@composite(method=False)
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Interleave the channels of the groups of (batch, groups * n, ...).
 
@@ -197,7 +219,7 @@ def grid_sample(
     Args:
         input: Floats (batch, channels, *places), with two or three places.
         grid: Coordinates (batch, *out, number of places) from -1 to 1, as returned by `affine_grid`.
-        mode: "bilinear" (trilinear for three places) or "nearest".
+        mode: "bilinear" (trilinear for three places), "nearest", or "bicubic" for two places.
         padding_mode: Values outside: "zeros", "border" or "reflection".
         align_corners: True if -1 and 1 are the centres of the outermost elements, False if they are their edges.
 
@@ -208,7 +230,36 @@ def grid_sample(
     """
     require_float(input)
     require_float(grid)
+    sample = _cubic_samples if mode == "bicubic" and input.ndim == 4 else ops.samples_at
     if input.dtype is not grid.dtype or input.dtype.itemsize == 2:
         dtype, x, coordinates = input.dtype, wide(input), wide(grid)
-        return ops.samples_at(x, coordinates.to(x.dtype), mode, padding_mode, bool(align_corners)).to(dtype)
-    return ops.samples_at(input, grid, mode, padding_mode, bool(align_corners))
+        return sample(x, coordinates.to(x.dtype), mode, padding_mode, bool(align_corners)).to(dtype)
+    return sample(input, grid, mode, padding_mode, bool(align_corners))
+
+
+def _cubic_samples(x: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool) -> Tensor:
+    """Return the weighted sums of the 4 x 4 elements around each coordinate."""
+    # Only reflected places depend on it. Otherwise, centres of elements are exact for an extent of 1 too.
+    aligned = align_corners and padding_mode == "reflection"
+    columns, rows = (_cubic_taps(grid[..., axis], x.shape[-1 - axis], align_corners, aligned) for axis in range(2))
+    total: Any = 0.0
+    for y, y_weight in rows:
+        for place, weight in columns:
+            tap = ops.samples_at(x, stack([place, y], -1), "nearest", padding_mode, aligned)
+            total = total + tap * (weight * y_weight).unsqueeze(1)
+    return tensor_of(total)
+
+
+def _cubic_taps(grid: Tensor, extent: int, align_corners: bool, aligned: bool) -> list[tuple[Tensor, Tensor]]:
+    """Return the coordinates of the four elements around each place along a dimension, and their weights."""
+    place = (grid + 1) / 2 * (extent - 1) if align_corners else ((grid + 1) * extent - 1) / 2
+    first, taps = place.floor(), []
+    for step in (-1, 0, 1, 2):
+        element = first + step
+        distance = (place - element).abs()
+        # Keys' kernel with a = -0.75, as in PyTorch.
+        near = (1.25 * distance - 2.25) * distance * distance + 1
+        far = ((-0.75 * distance + 3.75) * distance - 6) * distance + 3
+        coordinate = element * (2 / max(extent - 1, 1)) - 1 if aligned else (2 * element + 1) / extent - 1
+        taps.append((coordinate.detach(), near if step in (0, 1) else far))
+    return taps

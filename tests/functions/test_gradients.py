@@ -61,7 +61,8 @@ PYTORCH_DIFFERS = {
 }
 """Cases with other gradients than PyTorch's, and why."""
 NO_DERIVATIVE = {
-    *("cholesky", "cholesky_inverse", "cholesky_solve", "det", "frexp", "inverse", "logdet", "matrix_exp"),
+    *("cholesky", "cholesky_inverse", "cholesky_solve", "det", "frexp", "inverse", "logdet", "lu"),
+    *("lu_solve", "lu_unpack", "matrix_exp", "triangular_solve"),
     *("matrix_power", "pinverse", "qr", "slogdet", "svd"),
 }
 """Functions that raise GradientError, those of docs/gradients.md."""
