@@ -164,7 +164,7 @@ class ImportedModule(Module):
     def forward(self, *inputs: Any, **keywords: Any) -> Any:
         """Record the ops of the graph. Arguments are passed by position or by name."""
         values: dict[str, Any] = {}
-        for name, (pattern, value) in self._bound(inputs, keywords).items():
+        for name, (pattern, value) in self._bind(inputs, keywords).items():
             _match(name, pattern, value, values)
 
         def value_of(leaf: Any) -> Any:
@@ -195,7 +195,7 @@ class ImportedModule(Module):
             value_of(target).copy_(value_of(new))
         return outputs
 
-    def _bound(self, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    def _bind(self, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
         """Return pattern and argument of each parameter."""
         patterns = self.graph.inputs
         arguments = dict(zip(patterns, inputs, strict=False))

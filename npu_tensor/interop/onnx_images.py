@@ -280,7 +280,7 @@ def _resize(
     else:
         raise ArgumentError("neither scales nor sizes are given")
     corners = [0.0] * len(dims) + [1.0] * len(dims) if roi is None or not roi.size else [float(each) for each in roi]
-    fast = _interpolated(x, dims, wanted, factors, kind, transformation, antialias or exclude_outside, cubic_coeff_a)
+    fast = _interpolate(x, dims, wanted, factors, kind, transformation, antialias or exclude_outside, cubic_coeff_a)
     if fast is not None:
         return fast
     outside: Any = None
@@ -304,7 +304,7 @@ def _resize(
     return x if outside is None else nt.where(as_tensor(outside), extrapolation_value, x)
 
 
-def _interpolated(
+def _interpolate(
     x: Tensor, dims: list[int], wanted: list[int], factors: list[float], kind: str, transformation: str, special: int,
     cubic: float,
 ) -> Tensor | None:  # fmt: skip

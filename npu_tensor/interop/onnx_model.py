@@ -309,7 +309,7 @@ class _Products:
         scaled = any(attributes[name].f != 1 for name in ("alpha", "beta") if name in attributes)
         if scaled or ("transA" in attributes and attributes["transA"].i):
             return None
-        a, b = (self._dequantized(name) for name in node.input[:2])
+        a, b = (self._find_dequantization(name) for name in node.input[:2])
         if a is None or b is None or self._size(a) != 1:
             return None
         shape = self.constants.get(b.input[0], np.zeros(0)).shape
@@ -328,7 +328,7 @@ class _Products:
             nodes.append(ImportedNode("Add", (Reference(product), values[node.input[2]]), {}, name, place))
         return nodes
 
-    def _dequantized(self, name: str) -> Any:
+    def _find_dequantization(self, name: str) -> Any:
         """Return the node that dequantizes a value of 8 bits with constant parameters, or None."""
         node = self.nodes.get(name)
         if (

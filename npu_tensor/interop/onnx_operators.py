@@ -252,7 +252,7 @@ def _log_sum_exp(x: Tensor, dims: Sequence[int], keepdim: bool) -> Tensor:
     return x.exp().sum(dims, keepdim).log()
 
 
-_of_arrays: Final[dict[str, Callable[..., Any]]] = {
+_ON_ARRAYS: Final[dict[str, Callable[..., Any]]] = {
     "Sum": lambda x, dims, keepdims: np.sum(x, dims, x.dtype, keepdims=keepdims),
     "Mean": lambda x, dims, keepdims: np.mean(x, dims, keepdims=keepdims).astype(x.dtype),
     "Prod": lambda x, dims, keepdims: np.prod(x, dims, x.dtype, keepdims=keepdims),
@@ -412,11 +412,11 @@ def _pad(x: Tensor, pads: Any, value: Any = None, axes: Array | None = None, *, 
         if before[d] < 0 or after[d] < 0:
             start = max(0, -before[d])
             x = x.narrow(d, start, x.shape[d] - start - max(0, -after[d]))
-        x = _extended(x, d, max(0, before[d]), max(0, after[d]), kind)
+        x = _extend(x, d, max(0, before[d]), max(0, after[d]), kind)
     return x
 
 
-def _extended(x: Tensor, d: int, before: int, after: int, kind: str) -> Tensor:
+def _extend(x: Tensor, d: int, before: int, after: int, kind: str) -> Tensor:
     """Pad a dimension with its own elements."""
     if not before and not after:
         return x
@@ -862,7 +862,7 @@ OPERATORS: Final[dict[str, Operator]] = {
     **{name: Operator(function, constants, function) for name, (function, constants) in _FROM_CONSTANTS.items()},
     **{name: Operator(function) for name, function in _FUNCTIONS.items()},
     **{
-        f"Reduce{name}": Operator(function, (1,), _reduction(_of_arrays[name]) if name in _of_arrays else None)
+        f"Reduce{name}": Operator(function, (1,), _reduction(_ON_ARRAYS[name]) if name in _ON_ARRAYS else None)
         for name, function in _REDUCTIONS.items()
     },
     "ArgMax": Operator(_arg(nt.argmax)),
