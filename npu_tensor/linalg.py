@@ -7,6 +7,7 @@ results are rounded. Leading dimensions are a batch. Singular matrices and the l
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -389,7 +390,7 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
 def _factored(array: Array) -> tuple[Array, Array, Array]:
     """Return L and U in one array, pivots, and the number of the first pivot that is 0, by Gaussian elimination."""
     *batch, rows, columns = array.shape
-    lu = array.reshape(-1, rows, columns).copy()
+    lu = array.reshape(math.prod(batch), rows, columns).copy()
     every, count = np.arange(len(lu)), min(rows, columns)
     pivots = np.zeros((len(lu), count), np.int32)
     for step in range(count):
@@ -441,7 +442,7 @@ def lu_parts(LU: Tensor, pivots: Tensor) -> tuple[Array, Array, Array]:
     exchanges = _operand("lu_solve", pivots).numpy()
     if exchanges.shape != (*lu.shape[:-2], count) or not ((exchanges >= 1) & (exchanges <= rows)).all():
         raise ShapeError(f"linalg: pivots {list(exchanges.shape)} do not fit factors {list(lu.shape)}")
-    flat = exchanges.reshape(-1, count) - 1
+    flat = exchanges.reshape(math.prod(lu.shape[:-2]), count) - 1
     order = np.tile(np.arange(rows), (len(flat), 1))
     every = np.arange(len(flat))
     for step in range(count):

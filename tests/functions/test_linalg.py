@@ -29,7 +29,8 @@ UNIQUE: list[Case] = [
     *calls("solve", (S, normal(3, 4, 2)), (S, normal(3, 4)), (S[0], normal(4))),
     *calls("cholesky", (POSITIVE,), (POSITIVE, {"upper": True})),
     *((name, (S,), {}) for name in ("lu", "lu_factor", "lu_factor_ex", "inv_ex")),
-    *((name, (matrix,), {}) for name in ("lu", "lu_factor") for matrix in (TALL, WIDE)),
+    *((name, (matrix,), {}) for name in ("lu", "lu_factor") for matrix in (TALL, WIDE, S[:0], S[:, :0, :0])),
+    *((name, (S[:0],), {}) for name in ("inv_ex", "lu_factor_ex", "cholesky_ex")),
     *calls("solve_ex", (S, normal(3, 4, 2)), (S, normal(3, 4)), (S, normal(3, 2, 4), {"left": False})),
     *(
         (
