@@ -1574,6 +1574,22 @@ def lt(input: Operand, other: Operand) -> Tensor:
     """Compare: input < other."""
 def lt_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """In-place form of `lt`: the result is written to this tensor, and so to its views."""
+def lu(input: Tensor, pivot: builtins.bool = True, get_infos: builtins.bool = False) -> builtins.tuple[Tensor, ...]:
+    """Return the LU factorization like `linalg.lu_factor`; get_infos adds the failures of `linalg.lu_factor_ex`."""
+def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+    """Solve A @ X = input for the matrices A that `linalg.lu_factor` has factored.
+
+    >>> nt.lu_solve(nt.tensor([[2.0], [4.0]]), *nt.linalg.lu_factor(2 * nt.eye(2)))"""
+def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: builtins.bool = True, unpack_pivots: builtins.bool = True) -> linalg.LU:
+    """Return P, L and U from the parts of `linalg.lu_factor`.
+
+    Args:
+        LU_data: L below and U above the diagonal.
+        LU_pivots: Exchanged rows.
+        unpack_data: False to return empty tensors for L and U.
+        unpack_pivots: False to return an empty tensor for P.
+
+    >>> nt.lu_unpack(*nt.linalg.lu_factor(2 * nt.eye(2)))"""
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: builtins.float = 0.0, *, reduction: builtins.str = 'mean') -> Tensor:
     """Return max(margin - target * (input1 - input2), 0).
 
@@ -1843,6 +1859,14 @@ def nanmean(input: Tensor, dim: Dims = None, keepdim: builtins.bool = False, *, 
     """Return the mean over dim (None for all) of the elements that are not NaN; NaN if there are none."""
 def nanmedian(input: Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
     """Return the lower median of all elements that are not NaN, or (values, indices) along dim."""
+def nanquantile(input: Tensor, q: builtins.float | Sequence[builtins.float] | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
+    """Return the q-th quantile along dim of the elements that are not NaN, like `quantile`; NaN if there are none.
+
+    Args:
+        input: float32 or float64 of any shape.
+        q: Number in [0, 1], or a vector of them, which adds a first dimension.
+        dim: Dimension to reduce; None for all elements.
+        interpolation: Value between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint"."""
 def nansum(input: Tensor, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
     """Return the sum over dim (None for all) of the elements that are not NaN."""
 def narrow(input: Tensor, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:
@@ -2622,6 +2646,10 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: builtins.float = 1, dim
     """Integrate samples y along dim by the trapezoidal rule, at places x or with a distance of dx."""
 def trapz(y: Tensor, x: Tensor | None = None, *, dx: builtins.float = 1, dim: builtins.int = -1) -> Tensor:
     """Integrate samples y along dim by the trapezoidal rule, at places x or with a distance of dx."""
+def triangular_solve(input: Tensor, A: Tensor, upper: builtins.bool = True, transpose: builtins.bool = False, unitriangular: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
+    """Return X with A @ X = input for triangular A, and A. transpose solves A.mT @ X = input.
+
+    >>> nt.triangular_solve(nt.tensor([[2.0], [4.0]]), 2 * nt.eye(2))"""
 def tril(input: Operand, diagonal: builtins.int = 0) -> Tensor:
     """Keep the elements of the last two dimensions on and below the diagonal; the others become zero."""
 def tril_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -2702,6 +2730,10 @@ def unravel_index(indices: Tensor, shape: builtins.int | Sequence[builtins.int])
     """Convert row-major positions to indices in each dimension of a shape.
 
     >>> nt.unravel_index(nt.tensor([5]), (2, 3))"""
+def unsafe_chunk(input: Tensor, chunks: builtins.int, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
+    """Split into at most `chunks` parts of equal size along dim; the last may be smaller."""
+def unsafe_split(input: Tensor, split_size_or_sections: builtins.int | Sequence[builtins.int], dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
+    """Split into parts of a given size along dim (the last may be smaller), or of given sizes."""
 def unsqueeze(input: Tensor, dim: builtins.int) -> Tensor:
     """Insert a dimension of extent 1 before `dim`."""
 def unsqueeze_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -2712,6 +2744,14 @@ def upsample(input: Tensor, size: Sizes | None = None, scale_factor: builtins.fl
     """Resize like `interpolate`.
 
     >>> nt.upsample(nt.tensor([[[1.0, 2.0]]]), scale_factor=2)"""
+def upsample_bilinear(input: Tensor, size: Sizes | None = None, scale_factor: builtins.float | Sequence[builtins.float] | None = None) -> Tensor:
+    """Resize like `interpolate` with mode="bilinear" and aligned corners.
+
+    >>> nt.upsample_bilinear(nt.ones(1, 1, 2, 2), scale_factor=2)"""
+def upsample_nearest(input: Tensor, size: Sizes | None = None, scale_factor: builtins.float | Sequence[builtins.float] | None = None) -> Tensor:
+    """Resize like `interpolate` to the nearest elements.
+
+    >>> nt.upsample_nearest(nt.tensor([[[1.0, 2.0]]]), scale_factor=2)"""
 def vander(x: Tensor, N: builtins.int | None = None, *, increasing: builtins.bool = False) -> Tensor:
     """Return powers of the elements of a vector as columns: N - 1, ..., 1, 0, or ascending. Integers give int64.
 

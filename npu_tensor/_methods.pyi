@@ -857,6 +857,12 @@ class Methods:
         """Compare: input < other."""
     def lt_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `lt`: the result is written to this tensor, and so to its views."""
+    def lu(self, pivot: builtins.bool = True, get_infos: builtins.bool = False) -> builtins.tuple[Tensor, ...]:
+        """Return the LU factorization like `linalg.lu_factor`; get_infos adds the failures of `linalg.lu_factor_ex`."""
+    def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+        """Solve A @ X = input for the matrices A that `linalg.lu_factor` has factored.
+
+        >>> nt.lu_solve(nt.tensor([[2.0], [4.0]]), *nt.linalg.lu_factor(2 * nt.eye(2)))"""
     def masked_fill(self, mask: Tensor, value: builtins.float | Tensor) -> Tensor:
         """Return input with `value` where mask is true; keeps the input's dtype."""
     def masked_fill_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -993,6 +999,14 @@ class Methods:
         """Return the mean over dim (None for all) of the elements that are not NaN; NaN if there are none."""
     def nanmedian(self, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
         """Return the lower median of all elements that are not NaN, or (values, indices) along dim."""
+    def nanquantile(self, q: builtins.float | Sequence[builtins.float] | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
+        """Return the q-th quantile along dim of the elements that are not NaN, like `quantile`; NaN if there are none.
+
+        Args:
+            input: float32 or float64 of any shape.
+            q: Number in [0, 1], or a vector of them, which adds a first dimension.
+            dim: Dimension to reduce; None for all elements.
+            interpolation: Value between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint"."""
     def nansum(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Return the sum over dim (None for all) of the elements that are not NaN."""
     def narrow(self, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:
@@ -1461,6 +1475,10 @@ class Methods:
         """Swap the dimensions dim0 and dim1."""
     def transpose_(self, *args: Any, **kwargs: Any) -> Tensor:
         """In-place form of `transpose`: this tensor becomes that view of its memory."""
+    def triangular_solve(self, A: Tensor, upper: builtins.bool = True, transpose: builtins.bool = False, unitriangular: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
+        """Return X with A @ X = input for triangular A, and A. transpose solves A.mT @ X = input.
+
+        >>> nt.triangular_solve(nt.tensor([[2.0], [4.0]]), 2 * nt.eye(2))"""
     def tril(self, diagonal: builtins.int = 0) -> Tensor:
         """Keep the elements of the last two dimensions on and below the diagonal; the others become zero."""
     def tril_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -1506,6 +1524,10 @@ class Methods:
             return_inverse: True to also return the position of each element in the result.
             return_counts: True to also return the number of repetitions.
             dim: Dimension of the slices; None for elements."""
+    def unsafe_chunk(self, chunks: builtins.int, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
+        """Split into at most `chunks` parts of equal size along dim; the last may be smaller."""
+    def unsafe_split(self, split_size_or_sections: builtins.int | Sequence[builtins.int], dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
+        """Split into parts of a given size along dim (the last may be smaller), or of given sizes."""
     def unsqueeze(self, dim: builtins.int) -> Tensor:
         """Insert a dimension of extent 1 before `dim`."""
     def unsqueeze_(self, *args: Any, **kwargs: Any) -> Tensor:

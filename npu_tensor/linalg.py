@@ -7,6 +7,7 @@ results are rounded. Leading dimensions are a batch. Singular matrices and the l
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -19,6 +20,7 @@ from npu_tensor.tensor import Tensor, from_array
 
 __all__ = [
     "cholesky",
+    "cholesky_ex",
     "cond",
     "cross",
     "det",
@@ -26,7 +28,12 @@ __all__ = [
     "eigh",
     "eigvalsh",
     "inv",
+    "inv_ex",
     "lstsq",
+    "lu",
+    "lu_factor",
+    "lu_factor_ex",
+    "lu_solve",
     "matmul",
     "matrix_exp",
     "matrix_norm",
@@ -38,6 +45,7 @@ __all__ = [
     "qr",
     "slogdet",
     "solve",
+    "solve_ex",
     "solve_triangular",
     "svd",
     "svdvals",
@@ -87,6 +95,50 @@ class LeastSquares(NamedTuple):
     residuals: Tensor
     rank: Tensor
     singular_values: Tensor
+
+
+class LU(NamedTuple):
+    """Factors of A = P @ L @ U."""
+
+    P: Tensor
+    L: Tensor
+    U: Tensor
+
+
+class LUFactor(NamedTuple):
+    """L below and U above the diagonal of one matrix, and the row, from 1, that each row was exchanged with."""
+
+    LU: Tensor
+    pivots: Tensor
+
+
+class LUFactorEx(NamedTuple):
+    """Parts of `LUFactor`, and for each matrix the number of the first pivot that is 0, or 0."""
+
+    LU: Tensor
+    pivots: Tensor
+    info: Tensor
+
+
+class InverseEx(NamedTuple):
+    """Inverses, and for each matrix the number of the first pivot that is 0, or 0."""
+
+    inverse: Tensor
+    info: Tensor
+
+
+class CholeskyEx(NamedTuple):
+    """Cholesky factors, and for each matrix the order of the first minor that is not positive definite, or 0."""
+
+    L: Tensor
+    info: Tensor
+
+
+class SolveEx(NamedTuple):
+    """Solutions, and for each matrix the number of the first pivot that is 0, or 0."""
+
+    result: Tensor
+    info: Tensor
 
 
 def _operand(name: str, value: Any) -> Tensor:
@@ -330,6 +382,168 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     dtype, arrays = _arrays("multi_dot", *(tensor.reshape(1, -1) if tensor.ndim == 1 else tensor for tensor in tensors))
     shaped = [array.reshape(tensor.shape) for array, tensor in zip(arrays, tensors, strict=True)]
     return from_array(np.asarray(np.linalg.multi_dot(shaped)), dtype)
+
+
+# --- factors with exchanged rows, and results with the number of the step that failed
+
+
+def _factored(array: Array) -> tuple[Array, Array, Array]:
+    """Return L and U in one array, pivots, and the number of the first pivot that is 0, by Gaussian elimination."""
+    *batch, rows, columns = array.shape
+    lu = array.reshape(math.prod(batch), rows, columns).copy()
+    every, count = np.arange(len(lu)), min(rows, columns)
+    pivots = np.zeros((len(lu), count), np.int32)
+    for step in range(count):
+        best = step + np.abs(lu[:, step:, step]).argmax(1)
+        pivots[:, step] = best + 1
+        lu[every, step], lu[every, best] = lu[every, best], lu[every, step]
+        pivot = lu[:, step, step, None]
+        lu[:, step + 1 :, step] /= np.where(pivot == 0, 1, pivot)
+        lu[:, step + 1 :, step + 1 :] -= lu[:, step + 1 :, step, None] * lu[:, step, None, step + 1 :]
+    is_zero = np.diagonal(lu, axis1=1, axis2=2) == 0
+    info = np.where(is_zero.any(1), is_zero.argmax(1) + 1, 0) if count else np.zeros(len(lu))
+    return lu.reshape(array.shape), pivots.reshape(*batch, count), info.astype(np.int32).reshape(batch)
+
+
+def _require_pivot(name: str, pivot: bool) -> None:
+    if not pivot:
+        raise ArgumentError(f"linalg.{name}: pivot=False is not supported; rows are always exchanged")
+
+
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> LUFactorEx:
+    """Return the LU factorization with exchanged rows, and its failures.
+
+    Args:
+        A: Matrices (..., m, n).
+        pivot: True, as in PyTorch on the CPU.
+        check_errors: True to raise ArgumentError for a pivot that is 0.
+    """
+    _require_pivot("lu_factor_ex", pivot)
+    dtype, (array,) = _arrays("lu_factor_ex", A)
+    lu, pivots, info = _factored(array)
+    _require_success("lu_factor_ex", array, info if check_errors else info * 0)
+    return LUFactorEx(from_array(lu, dtype), from_array(pivots), from_array(info))
+
+
+def _require_success(name: str, array: Array, info: Array) -> None:
+    if info.any():
+        raise ArgumentError(f"linalg.{name} of {list(array.shape)}: step {info.max()} fails; the matrix is singular")
+
+
+def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactor:
+    """Return the LU factorization with exchanged rows, for `lu_solve`; see `lu_factor_ex`."""
+    return LUFactor(*lu_factor_ex(A, pivot=pivot)[:2])
+
+
+def lu_parts(LU: Tensor, pivots: Tensor) -> tuple[Array, Array, Array]:
+    """Return P, L and U as arrays from the parts of `LUFactor`."""
+    _, (lu,) = _arrays("lu_solve", LU)
+    rows, count = lu.shape[-2], min(lu.shape[-2:])
+    exchanges = _operand("lu_solve", pivots).numpy()
+    if exchanges.shape != (*lu.shape[:-2], count) or not ((exchanges >= 1) & (exchanges <= rows)).all():
+        raise ShapeError(f"linalg: pivots {list(exchanges.shape)} do not fit factors {list(lu.shape)}")
+    flat = exchanges.reshape(math.prod(lu.shape[:-2]), count) - 1
+    order = np.tile(np.arange(rows), (len(flat), 1))
+    every = np.arange(len(flat))
+    for step in range(count):
+        order[every, step], order[every, flat[:, step]] = order[every, flat[:, step]], order[every, step]
+    p = np.eye(rows, dtype=lu.dtype)[order].reshape(*lu.shape[:-2], rows, rows).swapaxes(-1, -2)
+    return p, np.tril(lu[..., :count], -1) + np.eye(rows, count, dtype=lu.dtype), np.triu(lu[..., :count, :])
+
+
+def lu(A: Tensor, *, pivot: bool = True) -> LU:
+    """Return a permutation P, lower triangular L with a diagonal of 1, and upper triangular U with A = P @ L @ U."""
+    _require_pivot("lu", pivot)
+    dtype, (array,) = _arrays("lu", A)
+    factors, pivots, _ = _factored(array)
+    return LU(*(from_array(part, dtype) for part in lu_parts(from_array(factors), from_array(pivots))))
+
+
+def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
+    """Solve A @ X = B for the matrices A that `lu_factor` has factored.
+
+    Args:
+        LU: Factors of square matrices.
+        pivots: Exchanged rows.
+        B: Columns.
+        left: False to solve X @ A = B.
+        adjoint: True to use the transpose of A.
+    """
+    dtype, (factors, b) = _arrays("lu_solve", LU, B, square=True)
+    p, lower, upper = lu_parts(from_array(factors), pivots)
+    a = p @ lower @ upper
+    a = a if left != adjoint else a.swapaxes(-1, -2)
+    result = _computed("lu_solve", np.linalg.solve, a, b if left else b.swapaxes(-1, -2))
+    return from_array(result if left else result.swapaxes(-1, -2), dtype)
+
+
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> InverseEx:
+    """Return the inverse of square matrices, NaN for singular ones, and their failures.
+
+    Args:
+        A: Matrices (..., n, n).
+        check_errors: True to raise ArgumentError for a singular matrix.
+    """
+    result, info = _solved("inv_ex", A, None, check_errors)
+    return InverseEx(result, info)
+
+
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> SolveEx:
+    """Solve A @ X = B like `solve`, with NaN for singular matrices, and return their failures.
+
+    Args:
+        A: Matrices (..., n, n).
+        B: Columns, or one vector for each matrix.
+        left: False to solve X @ A = B.
+        check_errors: True to raise ArgumentError for a singular matrix.
+    """
+    if left:
+        return SolveEx(*_solved("solve_ex", A, B, check_errors))
+    result, info = _solved("solve_ex", _operand("solve_ex", A).mT, _operand("solve_ex", B).mT, check_errors)
+    return SolveEx(result.mT, info)
+
+
+def _solved(name: str, A: Tensor, B: Tensor | None, check_errors: bool) -> tuple[Tensor, Tensor]:
+    """Return the solution for columns B, or the inverse, and the failures."""
+    dtype, (array,) = _arrays(name, A, square=True)
+    _, _, info = _factored(array)
+    _require_success(name, array, info if check_errors else info * 0)
+    failed = (info != 0)[..., None, None]
+    regular = from_array(np.where(failed, np.eye(array.shape[-1], dtype=array.dtype), array), dtype)
+    result = inv(regular) if B is None else solve(regular, B)
+    is_vector = B is not None and B.ndim < array.ndim
+    shown = from_array(np.asarray(failed[..., 0] if is_vector else failed))
+    return result.masked_fill(shown, float("nan")), from_array(info)
+
+
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> CholeskyEx:
+    """Return Cholesky factors like `cholesky`, NaN for matrices that are not positive definite, and their failures.
+
+    Args:
+        A: Symmetric matrices (..., n, n).
+        upper: True to return the transpose.
+        check_errors: True to raise ArgumentError for a matrix that is not positive definite.
+    """
+    dtype, (array,) = _arrays("cholesky_ex", A, square=True)
+    result, info = np.full_like(array, np.nan), np.zeros(array.shape[:-2], np.int32)
+    for place in np.ndindex(info.shape):
+        try:
+            result[place] = np.linalg.cholesky(array[place], upper=upper)
+        except np.linalg.LinAlgError:
+            info[place] = _indefinite_minor(array[place])
+    if check_errors and info.any():
+        raise ArgumentError(f"linalg.cholesky_ex of {list(array.shape)}: the minor {info.max()} is not positive")
+    return CholeskyEx(from_array(result, dtype), from_array(info))
+
+
+def _indefinite_minor(matrix: Array) -> int:
+    """Return the order of the first leading minor that is not positive definite."""
+    for order in range(1, len(matrix)):
+        try:
+            np.linalg.cholesky(matrix[:order, :order])
+        except np.linalg.LinAlgError:
+            return order
+    return len(matrix)
 
 
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:

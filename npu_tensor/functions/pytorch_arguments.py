@@ -16,7 +16,7 @@ from npu_tensor.graph.history import GradMode, grad_mode
 from npu_tensor.linalg import QR
 from npu_tensor.ops import registry
 from npu_tensor.planner.selection import before_reset
-from npu_tensor.tensor import Tensor
+from npu_tensor.tensor import Tensor, from_array
 
 # --- gradients
 
@@ -251,3 +251,50 @@ def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """Return the inverse of the matrices whose Cholesky factors are input."""
     inverse = linalg.inv(input.triu() if upper else input.tril())
     return inverse @ inverse.mT if upper else inverse.mT @ inverse
+
+
+@composite()
+def lu(input: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
+    """Return the LU factorization like `linalg.lu_factor`; get_infos adds the failures of `linalg.lu_factor_ex`."""
+    parts = linalg.lu_factor_ex(input, pivot=pivot)
+    return tuple(parts) if get_infos else tuple(parts[:2])
+
+
+@composite()
+def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+    """Solve A @ X = input for the matrices A that `linalg.lu_factor` has factored.
+
+    >>> nt.lu_solve(nt.tensor([[2.0], [4.0]]), *nt.linalg.lu_factor(2 * nt.eye(2)))
+    """
+    return linalg.lu_solve(LU_data, LU_pivots, input)
+
+
+@composite(method=False)
+def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> linalg.LU:
+    """Return P, L and U from the parts of `linalg.lu_factor`.
+
+    Args:
+        LU_data: L below and U above the diagonal.
+        LU_pivots: Exchanged rows.
+        unpack_data: False to return empty tensors for L and U.
+        unpack_pivots: False to return an empty tensor for P.
+
+    >>> nt.lu_unpack(*nt.linalg.lu_factor(2 * nt.eye(2)))
+    """
+    parts = linalg.lu_parts(LU_data, LU_pivots)
+    wanted = (unpack_pivots, unpack_data, unpack_data)
+    arrays = (part if shown else np.zeros(0) for part, shown in zip(parts, wanted, strict=True))
+    return linalg.LU(*(from_array(array, LU_data.dtype) for array in arrays))
+
+
+@composite()
+def triangular_solve(
+    input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return X with A @ X = input for triangular A, and A. transpose solves A.mT @ X = input.
+
+    >>> nt.triangular_solve(nt.tensor([[2.0], [4.0]]), 2 * nt.eye(2))
+    """
+    matrix = A.mT if transpose else A
+    solution = linalg.solve_triangular(matrix, input, upper=upper != transpose, unitriangular=unitriangular)
+    return solution, A

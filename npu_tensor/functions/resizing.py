@@ -115,6 +115,28 @@ def upsample(
 
 
 @composite(method=False)
+def upsample_nearest(
+    input: Tensor, size: Sizes | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
+    """Resize like `interpolate` to the nearest elements.
+
+    >>> nt.upsample_nearest(nt.tensor([[[1.0, 2.0]]]), scale_factor=2)
+    """
+    return interpolate(input, size, scale_factor)
+
+
+@composite(method=False)
+def upsample_bilinear(
+    input: Tensor, size: Sizes | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
+    """Resize like `interpolate` with mode="bilinear" and aligned corners.
+
+    >>> nt.upsample_bilinear(nt.ones(1, 1, 2, 2), scale_factor=2)
+    """
+    return interpolate(input, size, scale_factor, "bilinear", True)
+
+
+@composite(method=False)
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Interleave the channels of the groups of (batch, groups * n, ...).
 

@@ -376,7 +376,7 @@ def vstack(tensors: Sequence[Operand]) -> Tensor:
     return cat([part.reshape(1, part.numel()) if part.ndim < 2 else part for part in parts], 0)
 
 
-@composite(view=True)
+@composite(view=True, aliases=("unsafe_split",))
 def split(input: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Split into parts of a given size along dim (the last may be smaller), or of given sizes."""
     place = dimension(dim, input.ndim)
@@ -399,7 +399,7 @@ def split(input: Tensor, split_size_or_sections: int | Sequence[int], dim: int =
     return tuple(parts)
 
 
-@composite(view=True)
+@composite(view=True, aliases=("unsafe_chunk",))
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Split into at most `chunks` parts of equal size along dim; the last may be smaller."""
     if chunks < 1:

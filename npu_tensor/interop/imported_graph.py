@@ -164,7 +164,7 @@ class ImportedModule(Module):
     def forward(self, *inputs: Any, **keywords: Any) -> Any:
         """Record the ops of the graph. Arguments are passed by position or by name."""
         values: dict[str, Any] = {}
-        for name, (pattern, value) in self._bound(inputs, keywords).items():
+        for name, (pattern, value) in self._bind(inputs, keywords).items():
             _match(name, pattern, value, values)
 
         def value_of(leaf: Any) -> Any:
@@ -176,7 +176,7 @@ class ImportedModule(Module):
             return leaf
 
         for node, function, call, dropped in self._steps:
-            operands, named = _replaced(node.operands, value_of), _replaced(node.keywords, value_of)
+            operands, named = _map_leaves(node.operands, value_of), _map_leaves(node.keywords, value_of)
             try:
                 result = call(function, operands, named)
             except Exception as error:
@@ -190,12 +190,12 @@ class ImportedModule(Module):
                 values.update(zip(node.results, result, strict=False))
             for name in dropped:
                 del values[name]
-        outputs = _replaced(self.graph.outputs, value_of)
+        outputs = _map_leaves(self.graph.outputs, value_of)
         for target, new in self.graph.updates:
             value_of(target).copy_(value_of(new))
         return outputs
 
-    def _bound(self, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    def _bind(self, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
         """Return pattern and argument of each parameter."""
         patterns = self.graph.inputs
         arguments = dict(zip(patterns, inputs, strict=False))
@@ -270,7 +270,8 @@ def _check(name: str, pattern: ImportedInput, value: Any) -> None:
     """Raise an error unless an argument has the dtype and shape of the input."""
     dtype, shape = pattern.dtype, pattern.shape
     if not isinstance(value, Tensor):
-        raise ArgumentError(f"argument {name!r} of the imported graph is a tensor, not {type(value).__name__}")
+        kind, hint = type(value).__name__, "convert arrays with nt.from_numpy and other tensors with nt.from_dlpack"
+        raise ArgumentError(f"argument {name!r} of the imported graph is a tensor of npu_tensor, not {kind}; {hint}")
     if dtype is not None and value.dtype is not dtype:
         raise DTypeError(f"argument {name!r} of the imported graph is {dtype.name}, not {brief(value)}")
     if shape is not None and not (
@@ -298,12 +299,12 @@ def _references(node: ImportedNode) -> Iterator[Any]:
     yield from _leaves((node.operands, node.keywords), Reference)
 
 
-def _replaced(value: Any, function: Callable[[Any], Any]) -> Any:
+def _map_leaves(value: Any, function: Callable[[Any], Any]) -> Any:
     """Return a copy of a nested value with its leaves replaced."""
     if isinstance(value, (tuple, list)):
-        return type(value)([_replaced(part, function) for part in value])
+        return type(value)([_map_leaves(part, function) for part in value])
     if isinstance(value, Mapping):
-        return {key: _replaced(part, function) for key, part in value.items()}
+        return {key: _map_leaves(part, function) for key, part in value.items()}
     return function(value)
 
 

@@ -12,15 +12,7 @@ import numpy as np
 
 import npu_tensor as nt
 from npu_tensor.errors import ArgumentError, ShapeError
-from npu_tensor.interop.onnx_operands import (
-    Array,
-    Operator,
-    as_tensor,
-    dtype_name,
-    ints,
-    padded,
-    text_of,
-)
+from npu_tensor.interop.onnx_operands import Array, Operator, as_tensor, dtype_name, ints, padded, text_of
 from npu_tensor.nn import functional
 from npu_tensor.tensor import Tensor
 
@@ -124,13 +116,9 @@ def _conv_transpose(
 
 
 def _lowest(x: Tensor) -> float:
-    return (
-        -math.inf
-        if x.is_floating_point()
-        else 0
-        if dtype_name(x) in ("uint8", "bool")
-        else int(np.iinfo(dtype_name(x)).min)
-    )
+    if x.is_floating_point():
+        return -math.inf
+    return 0 if dtype_name(x) == "bool" else int(np.iinfo(dtype_name(x)).min)
 
 
 def _max_pool(x: Tensor, *, count: int = 1, storage_order: int = 0, **window: Any) -> tuple[Tensor, ...]:
@@ -292,7 +280,7 @@ def _resize(
     else:
         raise ArgumentError("neither scales nor sizes are given")
     corners = [0.0] * len(dims) + [1.0] * len(dims) if roi is None or not roi.size else [float(each) for each in roi]
-    fast = _interpolated(x, dims, wanted, factors, kind, transformation, antialias or exclude_outside, cubic_coeff_a)
+    fast = _interpolate(x, dims, wanted, factors, kind, transformation, antialias or exclude_outside, cubic_coeff_a)
     if fast is not None:
         return fast
     outside: Any = None
@@ -316,7 +304,7 @@ def _resize(
     return x if outside is None else nt.where(as_tensor(outside), extrapolation_value, x)
 
 
-def _interpolated(
+def _interpolate(
     x: Tensor, dims: list[int], wanted: list[int], factors: list[float], kind: str, transformation: str, special: int,
     cubic: float,
 ) -> Tensor | None:  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -68,7 +69,6 @@ def load_onnx(path: str | os.PathLike[str]) -> ImportedModule:
     """
     try:
         import onnx
-        from google.protobuf.message import DecodeError
     except ImportError as error:
         command = install_command("onnx")
         raise ImportError(f"nt.load_onnx needs the onnx package; install it with: {command}") from error
@@ -84,16 +84,9 @@ def load_onnx(path: str | os.PathLike[str]) -> ImportedModule:
         return _Reader(model, Path(name).parent).module()
     except (ArgumentError, DTypeError) as error:
         raise type(error)(f"load_onnx: {name!r}: {error}") from error.__cause__
-    except (
-        DecodeError,
-        AttributeError,
-        LookupError,
-        MemoryError,
-        OverflowError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except OSError:  # of external files
+        raise
+    except Exception as error:  # Wrong contents raise errors of many types.
         raise ArgumentError(f"load_onnx: {name!r} is not a readable ONNX file: {error}") from error
 
 
@@ -101,6 +94,8 @@ class _Reader:
     """Reader of one model."""
 
     def __init__(self, model: Any, folder: Path) -> None:
+        from onnx import checker
+
         self.folder = folder
         self.opsets = {each.domain: each.version for each in model.opset_import}
         opset = self.opsets.get("", self.opsets.get("ai.onnx"))
@@ -109,6 +104,8 @@ class _Reader:
         if opset not in _OPSETS:
             hint = "onnx.version_converter.convert_version converts older files"
             raise ArgumentError(f"opset {opset}; {_OPSETS[0]} to {_OPSETS[-1]} are supported, and {hint}")
+        self.context = checker.C.CheckerContext()
+        self.context.ir_version, self.context.opset_imports = model.ir_version, {"": opset, "ai.onnx": opset}
         self.graph = model.graph
         self.weights: dict[str, Tensor] = {}
         self.values: dict[str, Any] = {}
@@ -158,10 +155,9 @@ class _Reader:
         if tensor.data_location != _EXTERNAL:
             try:
                 array = np.asarray(numpy_helper.to_array(tensor))
-            except (TypeError, ValueError, KeyError, MemoryError) as error:
-                raise ArgumentError(
-                    f"tensor {name!r} of {_dtype_name(tensor.data_type)}{list(shape)}: {error}"
-                ) from error
+            except Exception as error:
+                kind = _dtype_name(tensor.data_type)
+                raise ArgumentError(f"tensor {name!r} of {kind}{list(shape)}: {error}") from error
             if array.shape != shape:
                 raise ArgumentError(f"tensor {name!r} of the shape {list(shape)} has {array.size} elements")
             return array
@@ -252,7 +248,21 @@ class _Reader:
             keywords["count"] = max(position + 1 for position, name in enumerate(results) if name)
         elif len(results) == 1:
             results = results[0]
+        self._check(node, operands, keywords, place)
         return ImportedNode(operator, operands, keywords, results, place)
+
+    def _check(self, node: Any, operands: tuple[Any, ...], keywords: Mapping[str, Any], place: str) -> None:
+        """Raise ArgumentError unless operands and attributes are those of the operator."""
+        from onnx import checker, defs
+
+        operator, version = f"{_DOMAINS[node.domain]}{node.op_type}", self.context.opset_imports[""]
+        try:
+            # The checker does not know values from outside of a subgraph.
+            if operator not in _SUBGRAPHS and defs.has(operator, version):
+                checker.check_node(node, self.context)
+            inspect.signature(OPERATORS[operator].function).bind(*operands, **keywords)
+        except (checker.ValidationError, TypeError) as error:
+            raise ArgumentError(f"{node.op_type} at {place}: {str(error).strip().splitlines()[0]}") from error
 
     def _body(self, graph: Any, values: Mapping[str, Any], names: list[str]) -> ImportedModule:
         """Return the module of a branch or of a loop, whose last inputs are values of the graphs around it."""
@@ -299,7 +309,7 @@ class _Products:
         scaled = any(attributes[name].f != 1 for name in ("alpha", "beta") if name in attributes)
         if scaled or ("transA" in attributes and attributes["transA"].i):
             return None
-        a, b = (self._dequantized(name) for name in node.input[:2])
+        a, b = (self._find_dequantization(name) for name in node.input[:2])
         if a is None or b is None or self._size(a) != 1:
             return None
         shape = self.constants.get(b.input[0], np.zeros(0)).shape
@@ -318,7 +328,7 @@ class _Products:
             nodes.append(ImportedNode("Add", (Reference(product), values[node.input[2]]), {}, name, place))
         return nodes
 
-    def _dequantized(self, name: str) -> Any:
+    def _find_dequantization(self, name: str) -> Any:
         """Return the node that dequantizes a value of 8 bits with constant parameters, or None."""
         node = self.nodes.get(name)
         if (

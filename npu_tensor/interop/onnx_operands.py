@@ -74,9 +74,9 @@ class Operator:
         try:
             if self.fold is not None and not any(isinstance(each, Tensor) for each in operands):
                 with np.errstate(all="ignore"):
-                    return _folded(self.fold(*operands, **attributes))
+                    return _wrap_folded(self.fold(*operands, **attributes))
             values = [
-                as_array(each, position) if position in self.constants else self._converted(each)
+                as_array(each, position) if position in self.constants else self._convert(each)
                 for position, each in enumerate(operands)
             ]
             if self.numbers and not any(isinstance(each, Tensor) for each in values):
@@ -88,7 +88,7 @@ class Operator:
             shown = ", ".join(brief(each) for each in operands)
             raise ArgumentError(f"operands ({shown}) or attributes {sorted(attributes)} do not fit: {error}") from error
 
-    def _converted(self, value: Value) -> Any:
+    def _convert(self, value: Value) -> Any:
         if not isinstance(value, np.ndarray):
             return value
         is_number = self.numbers and value.ndim == 0 and value.dtype.name in ("float32", "int64", "bool")
@@ -99,9 +99,9 @@ _UNFIT: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, M
 """Errors of operators whose operands or attributes are not those that ONNX requires."""
 
 
-def _folded(result: Any) -> Any:
+def _wrap_folded(result: Any) -> Any:
     if isinstance(result, tuple):
-        return tuple(_folded(each) for each in result)
+        return tuple(_wrap_folded(each) for each in result)
     return result if isinstance(result, Tensor) else np.asarray(result)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import Any, Final
 
@@ -90,11 +90,6 @@ def _cast_like(x: Value, like: Any, *, saturate: int = 1, round_mode: Any = "up"
     if isinstance(x, Tensor):
         return x.to(tensor_dtype(np.dtype(like.dtype.name if isinstance(like, Tensor) else like.dtype)))
     return np.asarray(x).astype(like.dtype.numpy if isinstance(like, Tensor) else like.dtype)
-
-
-def _bit_cast(x: Tensor, *, to: int) -> Tensor:
-    name = tensor_dtype(array_dtype(to))
-    return x.to(name) if dtype_name(x) == "bool" else x.view(getattr(nt, name))
 
 
 def _is_inf(x: Tensor, *, detect_negative: int = 1, detect_positive: int = 1) -> Tensor:
@@ -257,7 +252,7 @@ def _log_sum_exp(x: Tensor, dims: Sequence[int], keepdim: bool) -> Tensor:
     return x.exp().sum(dims, keepdim).log()
 
 
-_of_arrays: Final[dict[str, Callable[..., Any]]] = {
+_ON_ARRAYS: Final[dict[str, Callable[..., Any]]] = {
     "Sum": lambda x, dims, keepdims: np.sum(x, dims, x.dtype, keepdims=keepdims),
     "Mean": lambda x, dims, keepdims: np.mean(x, dims, keepdims=keepdims).astype(x.dtype),
     "Prod": lambda x, dims, keepdims: np.prod(x, dims, x.dtype, keepdims=keepdims),
@@ -417,19 +412,16 @@ def _pad(x: Tensor, pads: Any, value: Any = None, axes: Array | None = None, *, 
         if before[d] < 0 or after[d] < 0:
             start = max(0, -before[d])
             x = x.narrow(d, start, x.shape[d] - start - max(0, -after[d]))
-        x = _extended(x, d, max(0, before[d]), max(0, after[d]), kind)
+        x = _extend(x, d, max(0, before[d]), max(0, after[d]), kind)
     return x
 
 
-_FOLDED_PLACES: Final[Mapping[str, str]] = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
-
-
-def _extended(x: Tensor, d: int, before: int, after: int, kind: str) -> Tensor:
+def _extend(x: Tensor, d: int, before: int, after: int, kind: str) -> Tensor:
     """Pad a dimension with its own elements."""
     if not before and not after:
         return x
-    if kind not in _FOLDED_PLACES:
-        raise ArgumentError(f"mode {kind!r} is not known; choose from constant, {', '.join(_FOLDED_PLACES)}")
+    if kind not in ("edge", "reflect", "wrap"):
+        raise ArgumentError(f"mode {kind!r} is not known; choose from constant, edge, reflect, wrap")
     places = np.pad(np.arange(x.shape[d]), (before, after), kind)  # type: ignore[call-overload]
     return x.index_select(d, as_tensor(places))
 
@@ -554,8 +546,7 @@ def _compress(x: Tensor, condition: Array, *, axis: int | None = None) -> Tensor
 
 
 def _unique(x: Array, *, count: int = 1, axis: int | None = None, sorted: int = 1) -> tuple[Any, ...]:
-    found = np.unique(x, True, True, True, axis=axis)
-    values, first, inverse, counts = found
+    values, first, inverse, counts = np.unique(x, True, True, True, axis=axis)
     inverse = inverse.reshape(-1)
     if not sorted:
         order = np.argsort(first)
@@ -801,6 +792,7 @@ _SHAPES: Final[dict[str, tuple[Callable[..., Any], tuple[int, ...]]]] = {
 """Functions of tensors and of arrays, and the positions of constants."""
 
 _FROM_CONSTANTS: Final[dict[str, tuple[Callable[..., Any], tuple[int, ...]]]] = {
+    "BitCast": (lambda x, *, to: x.view(array_dtype(to)), (0,)),
     "BlackmanWindow": (_window(0.42, -0.5, 0.08), (0,)),
     "ConstantOfShape": (_constant_of_shape, (0,)),
     "HammingWindow": (_window(25 / 46, -21 / 46), (0,)),
@@ -811,7 +803,6 @@ _FROM_CONSTANTS: Final[dict[str, tuple[Callable[..., Any], tuple[int, ...]]]] = 
 """Functions of constants alone."""
 
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
-    "BitCast": _bit_cast,
     "BitShift": _shift,
     "Celu": lambda x, *, alpha=1.0: F.celu(x, alpha),
     "DepthToSpace": _depth_to_space,
@@ -871,7 +862,7 @@ OPERATORS: Final[dict[str, Operator]] = {
     **{name: Operator(function, constants, function) for name, (function, constants) in _FROM_CONSTANTS.items()},
     **{name: Operator(function) for name, function in _FUNCTIONS.items()},
     **{
-        f"Reduce{name}": Operator(function, (1,), _reduction(_of_arrays[name]) if name in _of_arrays else None)
+        f"Reduce{name}": Operator(function, (1,), _reduction(_ON_ARRAYS[name]) if name in _ON_ARRAYS else None)
         for name, function in _REDUCTIONS.items()
     },
     "ArgMax": Operator(_arg(nt.argmax)),

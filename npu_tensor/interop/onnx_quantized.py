@@ -10,12 +10,7 @@ import npu_tensor as nt
 from npu_tensor import ops
 from npu_tensor.errors import ArgumentError
 from npu_tensor.interop.onnx_images import convolve
-from npu_tensor.interop.onnx_operands import (
-    Operator,
-    array_dtype,
-    dtype_name,
-    tensor_dtype,
-)
+from npu_tensor.interop.onnx_operands import Operator, array_dtype, dtype_name, tensor_dtype
 from npu_tensor.nn import functional
 from npu_tensor.tensor import Tensor
 
@@ -27,7 +22,7 @@ _ops: Any = ops
 # --- quantization
 
 
-def _spread(parameter: Tensor | None, x: Tensor, axis: int, block_size: int) -> Any:
+def _align_parameter(parameter: Tensor | None, x: Tensor, axis: int, block_size: int) -> Any:
     """Reshape a scale or zero point so that it broadcasts along the other dimensions."""
     if parameter is None or parameter.numel() == 1:
         return None if parameter is None else parameter.reshape([])
@@ -48,9 +43,9 @@ def _quantize(
     dtype = np.dtype(dtype_name(zero)) if zero is not None else array_dtype(output_dtype or 2)
     name = tensor_dtype(dtype)
     low, high = _limits(dtype)
-    y = nt.round(x.to("float32") / _spread(scale, x, axis, block_size).to("float32"))
+    y = nt.round(x.to("float32") / _align_parameter(scale, x, axis, block_size).to("float32"))
     if zero is not None:
-        y = y + _spread(zero, x, axis, block_size).to("float32")
+        y = y + _align_parameter(zero, x, axis, block_size).to("float32")
     return y.clamp(low, high).to(name)
 
 
@@ -58,7 +53,7 @@ def _dequantize(
     x: Tensor, scale: Tensor, zero: Tensor | None = None, *, axis: int = 1, block_size: int = 0, output_dtype: int = 0
 ) -> Tensor:
     name = tensor_dtype(array_dtype(output_dtype)) if output_dtype else dtype_name(scale)
-    scale, zero = _spread(scale, x, axis, block_size), _spread(zero, x, axis, block_size)
+    scale, zero = _align_parameter(scale, x, axis, block_size), _align_parameter(zero, x, axis, block_size)
     if zero is not None and x.itemsize == 4:  # Differences of such integers are exact as integers only.
         x, zero = x - zero, None
     centred = x.to("float32") if zero is None else x.to("float32") - zero.to("float32")
@@ -73,7 +68,7 @@ def _dynamic_quantize(x: Tensor) -> tuple[Tensor, ...]:
     return (nt.round(x / safe) + zero).clamp(0, 255).to("uint8"), scale, zero.to("uint8")
 
 
-def _signed(x: Tensor, zero: Tensor | None) -> tuple[Tensor, Any]:
+def _to_int8(x: Tensor, zero: Tensor | None) -> tuple[Tensor, Any]:
     """Return 8-bit numbers as int8, and their zero point as int32 or 0."""
     point = 0 if zero is None else zero.to("int32")
     if dtype_name(x) != "uint8":
@@ -87,7 +82,7 @@ def _row_zero(zero: Any, x: Tensor) -> Any:
 
 def _matmul_integer(a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None) -> Tensor:
     """Multiply 8-bit matrices as int8 with int32 sums, and correct for the zero points."""
-    (x, x_zero), (y, y_zero) = _signed(a, a_zero), _signed(b, b_zero)
+    (x, x_zero), (y, y_zero) = _to_int8(a, a_zero), _to_int8(b, b_zero)
     x_zero = _row_zero(x_zero, x)
     product = _int8_product(x, y)
     if isinstance(y_zero, Tensor) or y_zero:
@@ -116,7 +111,7 @@ def _conv_integer(
     return convolve(image, weight, **attributes)
 
 
-def _requantized(y: Tensor, scale: Any, out_scale: Tensor, out_zero: Tensor) -> Tensor:
+def _requantize(y: Tensor, scale: Any, out_scale: Tensor, out_zero: Tensor) -> Tensor:
     low, high = _limits(np.dtype(dtype_name(out_zero)))
     rounded = nt.round(y.to("float32") * (scale / out_scale.to("float32"))) + out_zero.to("float32")
     return rounded.clamp(low, high).to(out_zero.dtype)
@@ -128,7 +123,7 @@ def _qlinear_matmul(
 ) -> Tensor:  # fmt: skip
     product = _matmul_integer(a, b, a_zero, b_zero)
     scale = _row_zero(a_scale.to("float32"), a) * b_scale.to("float32")
-    return _requantized(product, scale, y_scale, y_zero)
+    return _requantize(product, scale, y_scale, y_zero)
 
 
 def _qlinear_conv(
@@ -139,7 +134,7 @@ def _qlinear_conv(
     channels = [-1, *[1] * (x.ndim - 2)]
     y = y if b is None else y + b.reshape(channels)
     scale = x_scale * (w_scale.reshape(channels) if w_scale.ndim else w_scale)
-    return _requantized(y, scale, y_scale, y_zero)
+    return _requantize(y, scale, y_scale, y_zero)
 
 
 def _quantized_matmul(
@@ -149,7 +144,7 @@ def _quantized_matmul(
     return (_matmul_integer(a, b, a_zero, b_zero).to("float32") * (a_scale * b_scale)).to(a_scale.dtype)
 
 
-def _unpacked(codes: Tensor, bits: int) -> Tensor:
+def _unpack_bits(codes: Tensor, bits: int) -> Tensor:
     """Return the numbers of `bits` bits in bytes, lowest bits first, along the last dimension."""
     if bits == 8:
         return codes
@@ -165,13 +160,13 @@ def _matmul_nbits(
     if bits not in (2, 4, 8) or groups is not None or weight_prepacked:
         raise ArgumentError(f"weights of {bits} bits, with g_idx or prepacked, are not supported; use 2, 4 or 8 bits")
     blocks = -(-K // block_size)
-    codes = _unpacked(b.reshape(N, blocks, -1), bits).to("float32")
+    codes = _unpack_bits(b.reshape(N, blocks, -1), bits).to("float32")
     if zeros is None:
         point: Any = 1 << (bits - 1)
     elif zeros.is_floating_point():
         point = zeros.reshape(N, blocks, 1).to("float32")
     else:
-        point = _unpacked(zeros.reshape(N, -1), bits)[:, :blocks].unsqueeze(-1).to("float32")
+        point = _unpack_bits(zeros.reshape(N, -1), bits)[:, :blocks].unsqueeze(-1).to("float32")
     weight = ((codes - point) * scales.reshape(N, blocks, 1).to("float32")).flatten(1)[:, :K].to(a.dtype)
     return F.linear(a, weight, bias)  # type: ignore[no-any-return]
 

@@ -11,14 +11,7 @@ from typing import Any, Final
 import npu_tensor as nt
 from npu_tensor import ops
 from npu_tensor.errors import ArgumentError
-from npu_tensor.interop.onnx_operands import (
-    Operator,
-    array_dtype,
-    dtype_name,
-    padded,
-    tensor_dtype,
-    text_of,
-)
+from npu_tensor.interop.onnx_operands import Operator, array_dtype, dtype_name, padded, tensor_dtype, text_of
 from npu_tensor.nn import functional
 from npu_tensor.tensor import Tensor
 
@@ -75,31 +68,26 @@ def _attention(
         if joined is not None:
             empty = ~visible if visible is not None else joined == -math.inf
             y = nt.where(empty.all(-1, keepdim=True), nt.zeros((), dtype=y.dtype), y)
-        return _joined_heads(y, is_flat), *present
+        return _join_heads(y, is_flat), *present
     if groups > 1:
         k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
-    scores = (q * math.sqrt(q.shape[-1] ** -0.5 if scale is None else scale)) @ (
-        k * math.sqrt(q.shape[-1] ** -0.5 if scale is None else scale)
-    ).mT
-    stages = [scores]
-    scores = nt.tanh(scores / softcap) * softcap if softcap else scores
-    stages.append(scores)
+    root = math.sqrt(q.shape[-1] ** -0.5 if scale is None else scale)
+    scores = (q * root) @ (k * root).mT
+    capped = nt.tanh(scores / softcap) * softcap if softcap else scores
     if visible is None and is_causal:
         visible = places <= steps
-    if mask is not None:
-        scores = scores + mask
+    masked = capped if mask is None else capped + mask
     if visible is not None:
-        scores = nt.where(visible, scores, nt.full((), -math.inf, dtype=scores.dtype))
-    stages.append(scores)
-    exact = scores.to(tensor_dtype(array_dtype(softmax_precision))) if softmax_precision else scores
-    weights = exact.softmax(-1).to(q.dtype)
+        masked = nt.where(visible, masked, nt.full((), -math.inf, dtype=masked.dtype))
+    exact = masked.to(tensor_dtype(array_dtype(softmax_precision))) if softmax_precision else masked
     hidden = (exact == -math.inf).all(-1, keepdim=True)
+    weights = exact.softmax(-1).to(q.dtype)
     weights = nt.where(hidden, nt.zeros((), dtype=weights.dtype), weights)
-    stages.append(weights)
-    return _joined_heads(weights @ v, is_flat), *present, stages[qk_matmul_output_mode]
+    stages = scores, capped, masked, weights
+    return _join_heads(weights @ v, is_flat), *present, stages[qk_matmul_output_mode]
 
 
-def _joined_heads(x: Tensor, is_flat: int | bool) -> Tensor:
+def _join_heads(x: Tensor, is_flat: bool) -> Tensor:
     return x.transpose(1, 2).flatten(2) if is_flat else x
 
 
@@ -121,7 +109,7 @@ def _rotary_embedding(
     else:
         a, b = rotated[..., : size // 2], rotated[..., size // 2 :]
         y = nt.cat([a * cosine - b * sine, a * sine + b * cosine], -1)
-    return _joined_heads(nt.cat([y, rest], -1) if rest.shape[-1] else y, is_flat)
+    return _join_heads(nt.cat([y, rest], -1) if rest.shape[-1] else y, is_flat)
 
 
 def _rotary_of_microsoft(x: Tensor, places: Tensor, cosine: Tensor, sine: Tensor, **attributes: Any) -> Tensor:
@@ -262,24 +250,24 @@ def _activation_functions(names: list[str], alphas: Any, betas: Any) -> list[Cal
     return functions
 
 
-def _clipped(x: Tensor, clip: float) -> Tensor:
+def _clip(x: Tensor, clip: float) -> Tensor:
     return x.clamp(-clip, clip) if clip else x
 
 
 def _rnn_cell(
     x: Any, w: Tensor, b: Any, states: list[Tensor], at: Any, peep: Any, clip: float, *_: bool
 ) -> list[Tensor]:
-    return [at[0](_clipped(x[0] + F.linear(states[0], w, b[0]), clip))]
+    return [at[0](_clip(x[0] + F.linear(states[0], w, b[0]), clip))]
 
 
 def _gru_cell(
     x: Any, w: Tensor, b: Any, states: list[Tensor], at: Any, peep: Any, clip: float, _: bool, linear_before_reset: bool
 ) -> list[Tensor]:
     (h,), parts = states, nt.split(w, w.shape[-1])
-    update = at[0](_clipped(x[0] + F.linear(h, parts[0], b[0]), clip))
-    reset = at[0](_clipped(x[1] + F.linear(h, parts[1], b[1]), clip))
+    update = at[0](_clip(x[0] + F.linear(h, parts[0], b[0]), clip))
+    reset = at[0](_clip(x[1] + F.linear(h, parts[1], b[1]), clip))
     content = reset * F.linear(h, parts[2], b[2]) if linear_before_reset else F.linear(reset * h, parts[2], b[2])
-    new = at[1](_clipped(x[2] + content, clip))
+    new = at[1](_clip(x[2] + content, clip))
     return [(1 - update) * new + update * h]
 
 
@@ -291,10 +279,10 @@ def _lstm_cell(
     enter, leave, forget, content = (each + more + bias for each, more, bias in zip(x, products, b, strict=True))
     if peep is not None:
         enter, forget = enter + peep[0] * c, forget + peep[2] * c
-    enter = at[0](_clipped(enter, clip))
-    forget = 1 - enter if input_forget else at[0](_clipped(forget, clip))
-    c = forget * c + enter * at[1](_clipped(content, clip))
-    leave = at[0](_clipped(leave if peep is None else leave + peep[1] * c, clip))
+    enter = at[0](_clip(enter, clip))
+    forget = 1 - enter if input_forget else at[0](_clip(forget, clip))
+    c = forget * c + enter * at[1](_clip(content, clip))
+    leave = at[0](_clip(leave if peep is None else leave + peep[1] * c, clip))
     return [leave * at[2](c), c]
 
 

@@ -32,13 +32,12 @@ weights, seeds of random numbers, then results of the ops in order. For `lambda 
     }
 
 An operand is the number of a value, or a list that contains a Python number. JSON lists stand for tuples. Objects with
-one member stand for other Python values: see `_encoded`. Ops are found by name, and their rules check each one when the
-file is loaded.
+one member stand for other Python values; see `encoded_values`. Ops are found by name, and their rules check each one
+when the file is loaded.
 """
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,7 +50,6 @@ from typing import Any, Final
 from zipfile import ZipFile
 
 from npu_tensor._util.version import VERSION
-from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.functions.creation import draw
 from npu_tensor.functions.pytorch_arguments import no_grad
@@ -69,36 +67,41 @@ from npu_tensor.functions.serialization import (
 )
 from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node
 from npu_tensor.interop.archives import MappedArchive, aligned_member
+from npu_tensor.interop.encoded_values import (
+    attributes_of,
+    checked_call,
+    decoded_value,
+    encoded_attributes,
+    encoded_value,
+    refuse_tensors,
+    require_op,
+    spec_named,
+)
 from npu_tensor.interop.imported_graph import caller_at, place_weight
-from npu_tensor.interop.op_limits import require_integers, require_within_limits
 from npu_tensor.jit import Jitted
 from npu_tensor.jit.trace import BLANK, Derived, PlannedResult, Result, Trace, TracedPart
-from npu_tensor.jit.trees import call_text, flatten, rebuild
+from npu_tensor.jit.trees import call_text, flatten, rebuild, unflatten
 from npu_tensor.nn.module import Module
 from npu_tensor.nn.parameter import Parameter
-from npu_tensor.ops.declare import Call, Op
-from npu_tensor.ops.registry import OPS
+from npu_tensor.ops.declare import Call
 from npu_tensor.runtime.store.directories import process_directory
 from npu_tensor.runtime.store.kernel_directory import KernelDirectory, unpacked_directories
 from npu_tensor.runtime.store.packs import pack, unpack
-from npu_tensor.spec import Size, Spec
+from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, named, record, views_of, wrap
 
-__all__ = ["SavedFunction", "load", "save"]
+__all__ = ["SavedFunction", "load", "save", "saved_calls"]
 
 FORMAT: Final = 1
 """Number of the format, which grows with incompatible changes."""
 
 _PROGRAM, _WEIGHTS, _KERNELS = "program.json", "weights.safetensors", "kernels.ntpack"
 
-_GRADIENTS: Final = re.compile("_backward|gradient")
-"""Part of the names of ops that compute gradients. Their rules trust operands and attributes."""
-
 _LINE: Final = re.compile(r"[^/\\\0]{1,200}:[0-9]{1,9}|", re.ASCII)
 """Line that recorded an op, as "file.py:12", or nothing."""
 
 
-def save(obj: Tensor | Mapping[str, Tensor] | Jitted[..., Any], f: File, kernels: Any = None) -> None:
+def save(obj: Tensor | Mapping[str, Tensor] | Jitted[..., Any] | SavedFunction, f: File, kernels: Any = None) -> None:
     """Write a tensor, tensors by name, or a captured function to a file.
 
     An existing file at a path is replaced once the new one is complete, so tensors that were loaded from it can be
@@ -108,7 +111,8 @@ def save(obj: Tensor | Mapping[str, Tensor] | Jitted[..., Any], f: File, kernels
     tensors that it uses. The weights of a module keep their names. The file has no code for the CPU.
 
     Args:
-        obj: Tensor, tensors by name such as the weights of a model, or function of `nt.jit` that has been called.
+        obj: Tensor, tensors by name such as the weights of a model, function of `nt.jit` that has been called, or a
+            function that `load` has read, with its present weights.
         f: Path, or object with `write` for bytes, which is written from its current position. A name that ends in
             .safetensors selects that format for tensors by name; other tensors are written in NumPy's formats.
         kernels: Kernel directory, as `nt.compile` writes it, with NPU kernels for the file of a function.
@@ -118,18 +122,18 @@ def save(obj: Tensor | Mapping[str, Tensor] | Jitted[..., Any], f: File, kernels
             it computes gradients.
         DTypeError: A tensor is quantized; `save_gguf` stores it.
     """
-    if not isinstance(obj, Jitted):
+    if not isinstance(obj, (Jitted, SavedFunction)):
         if callable(obj) and not isinstance(obj, Tensor):
             hint = "save(nt.jit(function)) after a call saves the function; save(model.state_dict()) saves weights"
             raise ArgumentError(f"save takes tensors and functions of nt.jit, not {type(obj).__name__}; {hint}")
         save_tensors(obj, f)
         return
-    writer = _Writer(obj)
-    packed = None if kernels is None else _packed(Path(kernels))
+    text, arrays = _contents(obj) if isinstance(obj, SavedFunction) else _Writer(obj).contents()
+    packed = None if kernels is None else _pack_kernels(Path(kernels))
     with opened_to_write(f) as file, ZipFile(file, "w") as archive:
         with aligned_member(archive, _WEIGHTS) as member:
-            write_safetensors(writer.arrays, member)
-        archive.writestr(_PROGRAM, writer.text())
+            write_safetensors(arrays, member)
+        archive.writestr(_PROGRAM, text)
         if packed is not None:
             archive.writestr(_KERNELS, packed)
 
@@ -169,122 +173,6 @@ def load(f: File) -> Any:
         return load_tensors(f, file)
 
 
-# --- Python values as JSON
-
-
-def _encoded(value: Any, leaf: Callable[[Tensor], Any]) -> Any:
-    """Return a nested value as JSON, with the result of `leaf` for each tensor."""
-    if isinstance(value, Tensor):
-        return leaf(value)
-    kind = type(value)
-    if kind in (type(None), bool, int, float, str):
-        return value
-    if kind is tuple:
-        return [_encoded(part, leaf) for part in value]
-    if kind in _SEQUENCES:
-        return {_SEQUENCES[kind]: [_encoded(part, leaf) for part in value]}
-    if kind is dict:
-        return {"dict": [[_encoded(key, leaf), _encoded(part, leaf)] for key, part in value.items()]}
-    if kind is DType:
-        return {"dtype": value.name}
-    if kind is Spec:
-        return {"tensor": [value.dtype.name, list(value.shape)]}
-    if kind is Call:
-        operands = [each.__name__ if isinstance(each, type) else _encoded(each, leaf) for each in value.operands]
-        return {"call": [value.op.name, operands, _encoded_attributes(value, leaf)]}
-    raise ArgumentError(
-        f"save: the file of a function cannot hold {value!r:.80}; use tensors, numbers, strings, and plain tuples, "
-        "lists and dicts"
-    )
-
-
-def _encoded_attributes(call: Call, leaf: Callable[[Tensor], Any]) -> dict[str, Any]:
-    values = zip(call.op.attributes, _attributes(call), strict=True)
-    return {attribute.name: _encoded(value, leaf) for attribute, value in values}
-
-
-def _attributes(call: Call) -> tuple[Any, ...]:
-    """Return the attributes in the form and order in which `Op.call` takes them."""
-    values = []
-    for attribute in call.op.attributes:
-        value = call.attributes[attribute.name]
-        if (attribute.annotation, type(value)) == ("int", tuple) and attribute.kind is not _VARIADIC:
-            value = value[0] if value else 0  # The rule of softmax keeps its dimension as a tuple.
-        values.append(value)
-    return tuple(values)
-
-
-_VARIADIC: Final = inspect.Parameter.VAR_POSITIONAL
-
-
-def _decoded(value: Any, leaf: Callable[[str, Any], Any]) -> Any:
-    """Return the value of `_encoded`, with the result of `leaf` for "tensor" and "value"."""
-    if isinstance(value, list):
-        return tuple([_decoded(part, leaf) for part in value])
-    if not isinstance(value, dict):
-        return value
-    kind, content = next(iter(value.items()))
-    if kind in ("tensor", "value"):
-        return leaf(kind, content)
-    if kind in ("list", "size"):
-        return (list if kind == "list" else Size)([_decoded(part, leaf) for part in content])
-    if kind == "dict":
-        return {_decoded(key, leaf): _decoded(part, leaf) for key, part in content}
-    if kind == "dtype":
-        return _named_dtype(content)
-    if kind == "call":
-        name, operands, attributes = content
-        return _call(
-            name, [_NUMBERS[each] if isinstance(each, str) else _spec(*each["tensor"]) for each in operands], attributes
-        )
-    raise ValueError(f"a value of the kind {kind!r}")
-
-
-_SEQUENCES: Final[Mapping[Any, str]] = {list: "list", Size: "size"}
-_NUMBERS: Final = {"bool": bool, "int": int, "float": float}
-
-
-def _named_dtype(name: Any) -> DType:
-    if not isinstance(name, str):
-        raise ValueError(f"{name!r} is not the name of a dtype")
-    return as_dtype(name)
-
-
-def _spec(dtype: Any, shape: Any) -> Spec:
-    if not all(type(extent) is int and extent >= 0 for extent in shape):
-        raise ValueError(f"the shape {shape}")
-    return Spec.of(tuple(shape), _named_dtype(dtype))
-
-
-def _constant(kind: str, content: Any) -> Any:
-    raise ValueError(f"a {kind} among attributes")
-
-
-def _call(name: str, operands: Sequence[Any], attributes: Mapping[str, Any]) -> Call:
-    """Return the checked call of an op on specs, numbers in lists, and types of numbers that are not known yet."""
-    op = _op(name)
-    values = {key: _decoded(value, _constant) for key, value in attributes.items()}
-    if values.keys() != {each.name for each in op.attributes}:
-        raise ValueError(f"the attributes {sorted(values)}")
-    if not op.variadic and len(operands) != len(op.operands):
-        raise ValueError(f"{len(operands)} operands")
-    require_integers(values)
-    kinds = tuple([type(each[0]) if isinstance(each, list) else each for each in operands])
-    if not all(isinstance(kind, Spec) or kind in (bool, int, float) for kind in kinds):
-        raise ValueError(f"operands of the types {kinds}")
-    call = op.call(kinds, tuple([values[each.name] for each in op.attributes]))
-    require_within_limits(call, operands)
-    return call
-
-
-def _op(name: str) -> Op:
-    if _GRADIENTS.search(name):
-        raise ArgumentError(f"the op {name!r} computes gradients; a saved function only computes results")
-    if name not in OPS:
-        raise ArgumentError(f"it needs the op {name!r}, which npu-tensor {VERSION} does not have")
-    return OPS[name]
-
-
 # --- writing
 
 
@@ -319,10 +207,10 @@ class _Writer:
                     self._add(f"#{len(self.weights)}", each)
         self.captures = [self._capture(call, trace) for call, trace in traces]
 
-    def text(self) -> str:
-        """Return the program."""
+    def contents(self) -> tuple[str, dict[str, Array]]:
+        """Return the program, and the weights by name."""
         entries = {"format": FORMAT, "version": VERSION, "weights": self.weights, "captures": self.captures}
-        return json.dumps(entries, separators=(",", ":"))
+        return json.dumps(entries, separators=(",", ":")), self.arrays
 
     def _add(self, name: str, weight: Tensor | Node, **entry: Any) -> None:
         self._numbers[id(weight)] = len(self.weights)
@@ -351,8 +239,8 @@ class _Writer:
             for (item, recorded), operands in zip(part.recorded, part.structure.operands, strict=True):
                 call = recorded.call
                 assert call is not None
-                _op(call.op.name)
-                attributes = _encoded_attributes(call, _no_tensor)
+                require_op(call.op.name)
+                attributes = encoded_attributes(call, _no_tensor)
                 line = recorded.line if _LINE.fullmatch(recorded.line) else ""  # Not a name of an ONNX node.
                 ops.append([call.op.name, [values[each] for each in operands], attributes, line])
                 values[item] = first + len(ops) - 1
@@ -369,15 +257,15 @@ class _Writer:
             elif isinstance(result, Derived):
                 source = result.source
                 start = entries[source.position] if isinstance(source, Result) else [number(source)]
-                entries[position] = [*start, *(_encoded(view, _no_tensor) for view in result.views)]
+                entries[position] = [*start, *(encoded_value(view, _no_tensor) for view in result.views)]
             else:
                 entries[position] = [number(result)]
         in_order = iter(sorted(entries.items()))
         return {
-            "arguments": _encoded(arguments, lambda tensor: _encoded(tensor._node.spec, _no_tensor)),
+            "arguments": encoded_value(arguments, lambda tensor: encoded_value(tensor._node.spec, _no_tensor)),
             "seeds": len(trace.draws),
             "ops": ops,
-            "result": _encoded(trace.result, lambda _: {"value": next(in_order)[1]}),
+            "result": encoded_value(trace.result, lambda _: {"value": next(in_order)[1]}),
             "updates": [
                 [self._numbers[id(each.target)], values[each.item]] for each in trace.updates if each.item is not None
             ],
@@ -420,7 +308,7 @@ def _no_tensor(tensor: Tensor) -> Any:
     raise ArgumentError(f"save: the attribute of an op is a tensor, {tensor._node.spec}")
 
 
-def _packed(directory: Path) -> bytes:
+def _pack_kernels(directory: Path) -> bytes:
     """Return the kernel pack of a directory. Raises ArgumentError."""
     _require_npu(directory)
     with TemporaryDirectory() as temporary:
@@ -487,7 +375,14 @@ class SavedFunction(Module):
     in which the function was saved.
     """
 
-    def __init__(self, weights: Sequence[tuple[Tensor, Sequence[str], str]], signatures: Sequence[_Signature]) -> None:
+    def __init__(
+        self,
+        weights: Sequence[tuple[Tensor, Sequence[str], str]],
+        signatures: Sequence[_Signature],
+        program: str,
+    ) -> None:
+        self._program = program
+        self._specs = [tensor._node.spec for tensor, _, _ in weights]
         self._places: list[Tensor | tuple[Module, str]] = []
         for tensor, paths, kind in weights:
             weight = Parameter(tensor, kind == "parameter") if kind in ("parameter", "frozen") else tensor
@@ -508,6 +403,10 @@ class SavedFunction(Module):
         """Return the signatures."""
         return "; ".join(f"({call_text(*key)})" for key in self._signatures)
 
+    def _weights(self) -> list[Tensor]:
+        places = self._places
+        return [vars(place[0])[place[1]] if isinstance(place, tuple) else place for place in places]
+
     def _record(self, *inputs: Any, **keywords: Any) -> Any:
         tensors: list[Tensor] = []
         structure = flatten((inputs, keywords), tensors)
@@ -518,13 +417,12 @@ class SavedFunction(Module):
                 f"the loaded function was not saved for ({call_text(*key)}), but for {self.extra_repr()}; call the "
                 "original function with such arguments before nt.save"
             )
-        places = self._places
-        weights = [vars(place[0])[place[1]] if isinstance(place, tuple) else place for place in places]
+        weights = self._weights()
         values: list[Any] = [*tensors, *weights, *(draw(None) for _ in range(signature.seeds))]
         for step in signature.steps:
             call = step.call
             operands = [values[each] if type(each) is int else each[0] for each in step.operands]
-            values.append(step.caller(record, (call.op, operands, _attributes(call)), {}))
+            values.append(step.caller(record, (call.op, operands, attributes_of(call)), {}))
             del operands
             for number in step.dropped:
                 values[number] = None
@@ -534,8 +432,26 @@ class SavedFunction(Module):
         return rebuild(signature.result, [views_of(values[number], views) for number, views in signature.results])
 
 
+def saved_calls(function: SavedFunction) -> list[Any]:
+    """Return the arguments (args, keywords) of each signature, with a spec in place of each tensor."""
+    return [unflatten(*key) for key in function._signatures]
+
+
+def _contents(function: SavedFunction) -> tuple[str, dict[str, Array]]:
+    """Return the program, and the present weights by name."""
+    arrays = {}
+    entries = json.loads(function._program)["weights"]
+    for entry, tensor, spec in zip(entries, function._weights(), function._specs, strict=True):
+        name, present = entry["name"], tensor._node.spec
+        if present is not spec:
+            raise ArgumentError(f"save: the weight {name!r} of the loaded function is {spec}, not {present}")
+        arrays[name] = array_of(tensor, repr(name))
+    return function._program, arrays
+
+
 def _read(archive: MappedArchive) -> SavedFunction:
-    program = archive.parsed(_PROGRAM)
+    text = archive.verified(_PROGRAM).decode()
+    program = json.loads(text)
     if program["format"] != FORMAT:
         raise ArgumentError(
             f"npu-tensor {program['version']} wrote it in format {program['format']}; npu-tensor {VERSION} reads "
@@ -544,9 +460,9 @@ def _read(archive: MappedArchive) -> SavedFunction:
     tensors = read_safetensors(archive.member(_WEIGHTS))
     weights = [(tensors[each["name"]], each.get("paths", ()), each.get("kind", "")) for each in program["weights"]]
     signatures = [_signature(each, [tensor._node.spec for tensor, _, _ in weights]) for each in program["captures"]]
-    function = SavedFunction(weights, signatures)
+    function = SavedFunction(weights, signatures, text)
     if _KERNELS in archive.names:
-        _unpack(archive.verified(_KERNELS))
+        _unpack_kernels(archive.verified(_KERNELS))
     return function
 
 
@@ -555,9 +471,9 @@ def _signature(capture: Mapping[str, Any], weights: Sequence[Spec]) -> _Signatur
     arguments: list[Tensor] = []
 
     def argument(kind: str, content: Any) -> Tensor:
-        return wrap(Data(_spec(*content), PLACEHOLDER))
+        return wrap(Data(spec_named(*content), PLACEHOLDER))
 
-    args, keywords = _decoded(capture["arguments"], argument)
+    args, keywords = decoded_value(capture["arguments"], argument)
     structure = flatten((tuple(args), dict(keywords)), arguments)
     specs: list[Any] = [tensor._node.spec for tensor in arguments]
     key = structure, tuple(specs)
@@ -576,7 +492,7 @@ def _signature(capture: Mapping[str, Any], weights: Sequence[Spec]) -> _Signatur
     for position, (name, operands, attributes, line) in enumerate(capture["ops"]):
         try:
             kinds = [each if isinstance(each, list) else specs[number(each)] for each in operands]
-            call = _call(name, kinds, attributes)
+            call = checked_call(name, kinds, attributes)
         except Exception as error:
             error.add_note(f"in op {position}, {name!r:.80}")
             raise
@@ -588,7 +504,7 @@ def _signature(capture: Mapping[str, Any], weights: Sequence[Spec]) -> _Signatur
 
     def result_of(kind: str, content: Any) -> Tensor:
         start, *encoded = content
-        spec, views = specs[number(start)], tuple(_decoded(each, _constant) for each in encoded)
+        spec, views = specs[number(start)], tuple(decoded_value(each, refuse_tensors) for each in encoded)
         for view in views:
             if not isinstance(view, Call) or view.op.kind != "view" or view.operands != (spec,):
                 raise ValueError(f"the view {view} of {spec}")
@@ -598,7 +514,7 @@ def _signature(capture: Mapping[str, Any], weights: Sequence[Spec]) -> _Signatur
         results.append((start, views))
         return BLANK
 
-    result = _decoded(capture["result"], result_of)
+    result = decoded_value(capture["result"], result_of)
     updates = tuple((target, number(new)) for target, new in capture["updates"])
     for target, new in updates:
         if not 0 <= target < len(weights) or weights[target] is not specs[new]:
@@ -612,7 +528,7 @@ def _signature(capture: Mapping[str, Any], weights: Sequence[Spec]) -> _Signatur
     return _Signature(key, seeds, tuple(reversed(steps)), result, tuple(results), updates)
 
 
-def _unpack(content: bytes) -> None:
+def _unpack_kernels(content: bytes) -> None:
     """Unpack kernels for this process, which then finds them as in a kernel directory."""
     directory = process_directory() / f"kernels-{sha256(content).hexdigest()[:16]}"
     if directory not in unpacked_directories:

@@ -194,7 +194,7 @@ def _text(structure: Any, specs: Sequence[Spec]) -> str:
     return parts[0] if kind is float else repr(parts[0])
 
 
-def unflatten(structure: Any, tensors: Sequence[Tensor]) -> Any:
+def unflatten(structure: Any, tensors: Sequence[Any]) -> Any:
     """Return the nested value that `flatten` describes, with other tensors."""
     if isinstance(structure, _Slot):
         return tensors[structure.number]

@@ -28,7 +28,7 @@ max_unpool3d mish mse_loss multi_head_attention_forward multi_margin_loss multil
 multilabel_soft_margin_loss nll_loss normalize one_hot pad pairwise_distance pdist pixel_shuffle pixel_unshuffle
 poisson_nll_loss prelu relu relu6 relu_ rms_norm rrelu rrelu_ scaled_dot_product_attention selu selu_ sigmoid silu
 smooth_l1_loss soft_margin_loss softmax softmin softplus softshrink softsign tanh tanhshrink threshold threshold_
-triplet_margin_loss triplet_margin_with_distance_loss unfold upsample
+triplet_margin_loss triplet_margin_with_distance_loss unfold upsample upsample_bilinear upsample_nearest
 """
 """All names of torch.nn.functional, so that a new function of npu_tensor appears here without another entry."""
 

@@ -70,6 +70,28 @@ def test_a_model_that_reads_values_runs_without_jit(tmp_path: Path) -> None:
     assert "[3]" in result.stdout
 
 
+def test_saved_functions_with_nested_inputs(tmp_path: Path) -> None:
+    @nt.jit
+    def total(x: nt.Tensor, parts: dict[str, list[nt.Tensor]], *, last: nt.Tensor) -> nt.Tensor:
+        return (x + parts["p"][0] * 2 + last).sum()
+
+    model, inputs = tmp_path / "m.npt", tmp_path / "in.npz"
+    for size in (2, 3):
+        x = nt.ones(size)
+        total(x, {"p": [x]}, last=x)
+    nt.save(total, model)
+    arrays = dict.fromkeys(("argument_0", "argument_1['p'][0]", "last"), np.ones(3, np.float32))
+    np.savez(inputs, **arrays)
+    result = run(model, "--inputs", inputs)
+    assert result.exit_code == 0, result.output
+    assert re.search(r"output_0 .* 12 ", result.output)
+    assert "float32" in run(model).output
+    message = "the model has no input 'x'; it has argument_0, argument_1['p'][0], last"
+    assert message in " ".join(run(model, "--shape", "x=2").output.split())
+    nt.save({"w": nt.ones(2)}, model)
+    assert "m.npt holds tensors, not a function" in run(model).output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -89,4 +111,4 @@ def test_files_that_are_no_models(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_text("x")
     (tmp_path / "m.txt").write_text("x")
     assert "load_onnx: " in run(tmp_path / "m.onnx").output
-    assert "m.txt is not one of *.onnx, *.pt2" in run(tmp_path / "m.txt").output
+    assert "m.txt is not one of *.npt, *.onnx, *.pt2" in run(tmp_path / "m.txt").output

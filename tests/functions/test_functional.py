@@ -221,6 +221,10 @@ CASES: list[Case] = [
         for name in ("linear", "lower", "higher", "nearest", "midpoint")
     ),
     ("quantile", (NAN, 0.5, 1), {}),
+    *(("nanquantile", (NAN, q, dim), {}) for q in (0.4, torch.tensor([0.1, 1.0])) for dim in (None, 1)),
+    ("nanquantile", (NAN, 0.3, 0, True), {"interpolation": "higher"}),
+    *((name, (M, 3, 1), {}) for name in ("unsafe_chunk", "unsafe_split")),
+    *((f"upsample_{kind}", (normal(1, 2, 3, 4),), {"scale_factor": 2}) for kind in ("bilinear", "nearest")),
     *(
         ("quantile", (ENDS, torch.tensor([0.0, 0.3, 0.5, 0.9, 1.0])), {"interpolation": name})
         for name in ("lower", "higher", "nearest")
@@ -561,6 +565,10 @@ CASES: list[Case] = [
     *((name, (SQUARE,), {}) for name in ("slogdet", "logdet", "inverse", "matrix_exp")),
     *(("matrix_power", (SQUARE, n), {}) for n in (0, 3, -2)),
     *calls("pinverse", (M,)),
+    *calls("lu", (SQUARE,), (SQUARE, True, True)),
+    ("lu_solve", (normal(3, 2), *torch.linalg.lu_factor(SQUARE)), {}),
+    ("lu_unpack", torch.linalg.lu_factor(SQUARE), {}),
+    *(("triangular_solve", (normal(3, 2), SQUARE, *flags), {}) for flags in ((), (False,), (True, True, True))),
     ("cholesky", (SQUARE @ SQUARE.mT + torch.eye(3),), {}),
     *(("cholesky_inverse", (LOWER if not upper else LOWER.mT, upper), {}) for upper in (False, True)),
     *(("cholesky_solve", (normal(3, 2), LOWER if not upper else LOWER.mT, upper), {}) for upper in (False, True)),
@@ -647,6 +655,7 @@ CASES: list[Case] = [
         for padding in ("zeros", "border", "reflection")
         for align in (False, True)
     ),
+    ("grid_sample", (normal(1, 2, 1, 4), normal(1, 2, 2, 2)), {"mode": "bicubic", "align_corners": True}),
     ("grid_sample", (normal(1, 2, 3, 4, 5), normal(1, 2, 3, 2, 3)), {"align_corners": False}),
     # losses
     *(

@@ -28,6 +28,20 @@ UNIQUE: list[Case] = [
     ("det", (S,), {}),
     *calls("solve", (S, normal(3, 4, 2)), (S, normal(3, 4)), (S[0], normal(4))),
     *calls("cholesky", (POSITIVE,), (POSITIVE, {"upper": True})),
+    *((name, (S,), {}) for name in ("lu", "lu_factor", "lu_factor_ex", "inv_ex")),
+    *((name, (matrix,), {}) for name in ("lu", "lu_factor") for matrix in (TALL, WIDE, S[:0], S[:, :0, :0])),
+    *((name, (S[:0],), {}) for name in ("inv_ex", "lu_factor_ex", "cholesky_ex")),
+    *calls("solve_ex", (S, normal(3, 4, 2)), (S, normal(3, 4)), (S, normal(3, 2, 4), {"left": False})),
+    *(
+        (
+            "lu_solve",
+            (*torch.linalg.lu_factor(S), normal(*((3, 4, 2) if left else (3, 2, 4)))),
+            {"left": left, "adjoint": t},
+        )
+        for left in (True, False)
+        for t in (True, False)
+    ),
+    *calls("cholesky_ex", (POSITIVE,), (POSITIVE, {"upper": True})),
     *(("norm", (S[0],), {"ord": ord}) for ord in ("fro", "nuc", float("inf"), -float("inf"), 1, -1, 2, -2)),
     *(("norm", (S[0, 0],), {"ord": ord}) for ord in (None, float("inf"), -float("inf"), 0, 1, 2, 3.5)),
     *calls("norm", (S,), (S, {"dim": 1, "keepdim": True}), (S, {"dim": (0, 2), "keepdim": True}), (S, 3, (1,))),
@@ -37,12 +51,15 @@ UNIQUE: list[Case] = [
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize(("name", "args", "kwargs"), UNIQUE)
 def test_unique_results(name: str, args: Any, kwargs: Any, dtype: Any) -> None:
-    args = [value.to(dtype) if isinstance(value, torch.Tensor) else value for value in args]
+    args = [
+        value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value for value in args
+    ]
     expected = getattr(torch.linalg, name)(*args, **kwargs)
     ours = [from_torch(value) if isinstance(value, torch.Tensor) else value for value in args]
     result = getattr(nt.linalg, name)(*ours, **kwargs)
-    assert to_torch(result).dtype is dtype
-    torch.testing.assert_close(to_torch(result), expected, rtol=1e-10 if dtype is torch.float64 else 2e-4, atol=1e-5)
+    pairs = zip(result, expected, strict=True) if isinstance(expected, tuple) else [(result, expected)]
+    for part, wanted in pairs:
+        torch.testing.assert_close(to_torch(part), wanted, rtol=1e-10 if dtype is torch.float64 else 2e-4, atol=1e-5)
 
 
 def identity_of(columns: np.ndarray) -> np.ndarray:
@@ -108,6 +125,33 @@ def test_sixteen_bits_are_computed_in_32() -> None:
     exact = np.linalg.inv(matrix.double().numpy())
     assert result.dtype is nt.bfloat16
     np.testing.assert_allclose(result.double().numpy(), exact, rtol=2**-8, atol=1e-5)
+
+
+def test_failures_of_single_matrices() -> None:
+    batch = torch.stack([torch.eye(3), torch.tensor([[1.0, 2, 0], [2, 4, 0], [0, 0, 1]]), -torch.eye(3)])
+    ours = from_torch(batch)
+    for name, operands in (
+        ("inv_ex", ()),
+        ("solve_ex", (torch.ones(3, 3),)),
+        ("cholesky_ex", ()),
+        ("lu_factor_ex", ()),
+    ):
+        result, expected = (
+            getattr(lib, name)(x, *more)
+            for lib, x, more in (
+                (nt.linalg, ours, [from_torch(each) for each in operands]),
+                (torch.linalg, batch, operands),
+            )
+        )
+        assert result.info.tolist() == expected.info.tolist()
+        np.testing.assert_allclose(result[0][0].numpy(), expected[0][0].numpy())
+        with pytest.raises(nt.ArgumentError, match=f"linalg.{name}"):
+            getattr(nt.linalg, name)(ours, *(from_torch(each) for each in operands), check_errors=True)
+    assert nt.linalg.inv_ex(ours).inverse[1].isnan().all()
+    with pytest.raises(nt.ArgumentError, match="pivot=False is not supported"):
+        nt.linalg.lu(ours, pivot=False)
+    with pytest.raises(nt.ShapeError, match="pivots"):
+        nt.linalg.lu_solve(nt.eye(2), nt.tensor([3, 9]), nt.eye(2))
 
 
 SINGULAR = nt.ones(3, 3)

@@ -526,11 +526,9 @@ def test_inputs_of_other_dtypes_raise_an_error(tmp_path):
     ("operator", "arrays", "attributes"),
     [
         ("Conv", [IMAGE, floats(6, 4, 3, 3)], {"strides": [0, 1]}),
-        ("Conv", [IMAGE, floats(6, 4, 3, 3)], {"magic": 1}),
         ("Reshape", [X, np.array([7, 7])], {}),
         ("Transpose", [X], {"perm": [0, 1, 2, 9]}),
         ("Expand", [X, np.array([1 << 40, 1 << 20, 1, 1, 1, 1])], {}),
-        ("Gather", [X], {}),
         ("Concat", [X, floats(2)], {"axis": 0}),
         ("Cast", [X], {"to": 999}),
         ("Tile", [np.array([1]), np.array([1 << 62])], {}),
@@ -545,3 +543,28 @@ def test_operands_that_do_not_fit_raise_an_error_with_the_node(operator, arrays,
     with pytest.raises(nt.NpuTensorError) as caught:
         model(*(nt.from_numpy(each) for each in arrays)).numpy()
     assert "culprit" in "".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+
+
+@pytest.mark.parametrize(
+    ("operator", "domain", "attributes", "message"),
+    [
+        ("Conv", "", {"magic": 1}, "Conv at culprit: Unrecognized attribute: magic"),
+        ("Conv", "", {"strides": 2}, "Conv at culprit: Mismatched attribute type .* Expected: 'INTS', actual: 'INT'"),
+        ("LRN", "", {}, "LRN at culprit: .*[Rr]equired attribute 'size' is missing"),
+        ("Gather", "", {}, "Gather at culprit: .* input size 1 not in range"),
+        ("Gelu", "com.microsoft", {"magic": 1}, "Gelu at culprit: got an unexpected keyword argument 'magic'"),
+        ("MatMulNBits", "com.microsoft", {}, "MatMulNBits at culprit: missing a required argument"),
+    ],
+)
+def test_wrong_attributes_are_found_when_the_file_is_loaded(operator, domain, attributes, message, tmp_path):
+    inputs = {"x": IMAGE} if operator in ("Gather", "LRN", "Gelu") else {"x": IMAGE, "w": IMAGE}
+    node = helper.make_node(operator, list(inputs), ["y"], "culprit", domain=domain, **attributes)
+    saved(tmp_path / "m.onnx", [node], inputs, domains=[domain] if domain else ())
+    with pytest.raises(nt.ArgumentError, match=message):
+        nt.load_onnx(tmp_path / "m.onnx")
+
+
+def test_bits_of_another_dtype(tmp_path):
+    node = helper.make_node("BitCast", ["x"], ["y"], to=TensorProto.INT32)
+    saved(tmp_path / "m.onnx", [node], {"x": X}, opset=26)
+    np.testing.assert_array_equal(run(tmp_path / "m.onnx", {"x": X})[0], X.view(np.int32))

@@ -167,6 +167,23 @@ def test_weights_of_modules_are_those_of_the_loaded_function() -> None:
     np.testing.assert_array_equal(again(x).numpy(), loaded(x).numpy())
 
 
+def test_a_loaded_function_is_saved_with_its_present_weights(tmp_path: Path) -> None:
+    net = Net().eval()
+    compiled, x = nt.jit(net), nt.randn(3, 4)
+    expected = compiled(x)
+    nt.save(compiled, tmp_path / "first.npt")
+    loaded = nt.load(tmp_path / "first.npt")
+    nt.save(loaded, tmp_path / "second.npt")
+    again = nt.load(tmp_path / "second.npt")
+    np.testing.assert_array_equal(again(x).numpy(), expected.numpy())
+    with nt.no_grad():
+        again.outer.weight.zero_()
+    nt.save(again, tmp_path / "second.npt")
+    assert nt.load(tmp_path / "second.npt").outer.weight.abs().sum().item() == 0
+    with pytest.raises(nt.ArgumentError, match=r"the weight .* of the loaded function is float32"):
+        nt.save(again.double(), tmp_path / "third.npt")
+
+
 def test_calls_draw_random_numbers_and_update_buffers() -> None:
     model = Net()
     x = nt.randn(3, 4)
