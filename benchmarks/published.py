@@ -8,6 +8,9 @@ which are therefore not added. A source may describe differences of its kernel: 
 read in a column, `banks` for buffers in separate banks, no `changes` of configuration in a decode step, and `cycles`,
 the ratio of its code's cycles to ours (one number for all its rows).
 
+traced.json contains cycles of single kernel functions in hardware traces. Ours are counted from our code for the same
+op and number of elements; the table `kernels` says whether the code is of the same kind.
+
 Rows to which a constant of the model or of the source was fitted are marked with `fit`. The others are held out.
 """
 
@@ -27,10 +30,13 @@ import click
 import npu_tensor as nt
 from npu_tensor.dataflow.array import STREAM_BYTES_PER_CYCLE, Array
 from npu_tensor.dataflow.cost import RUN_BYTES, count, predict
+from npu_tensor.dataflow.design import ObjectType
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import families
-from npu_tensor.kernels.gemm.tiling import BLOCK_CYCLES
+from npu_tensor.kernels.codegen.cycles import function
+from npu_tensor.kernels.gemm.tiling import BLOCK_CYCLES, GemmProblem, multiply_cycles
+from npu_tensor.kernels.movement.tiling import TRANSPOSE_ROWS
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.rates import npu_rates
@@ -39,6 +45,9 @@ from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 
 from .decode import DecoderShape, decode
 from .report import Outcome, Table, benchmark, table
+
+ROWS: Final = 64
+"""Rows, or vectors, of the computations whose kernel functions are compared with traced ones."""
 
 DIFFERENT: Final = 1.5
 """Minimum ratio of the times of two rows that the model must rank."""
@@ -50,6 +59,9 @@ OPS: Final[Mapping[str, Any]] = {
     "mul": lambda a, b: a * b,
     "silu_mul": lambda a, b: a.silu() * b,
     "relu": nt.relu,
+    "leaky_relu": nt.leaky_relu,
+    "tanh": nt.tanh,
+    "exp": nt.exp,
     "sigmoid": nt.sigmoid,
     "silu": nt.silu,
     "gelu": partial(nt.gelu, approximate="tanh"),
@@ -286,6 +298,37 @@ def compared(rows: Iterable[Measurement]) -> Iterator[dict[str, Any]]:
         }
 
 
+def kernels() -> Iterator[dict[str, Any]]:
+    """Yield the traced cycles of each kernel function, and the counted cycles of ours."""
+    for row in json.loads(Path(__file__).with_name("traced.json").read_text("utf-8"))["rows"]:
+        array, shape = SIMULATED[row["array"]], row["shape"]
+        if row["op"] == "matmul":
+            m, k, n = shape
+            problem = GemmProblem(array.arch, 1, row["dtype"], "float32", m, n, k)
+            blocks = problem.blocks
+            ours = m // (blocks.rows * blocks.r) * multiply_cycles(problem, n, k)
+        elif row["op"] == "transpose":
+            size = 8 * SIZES[row["dtype"]]
+            block = TRANSPOSE_ROWS * 512 // size
+            ours = math.prod(shape) // block * function(f"transpose int{size}", array.arch).straight
+        else:
+            rows = ROWS if row["op"] in ("softmax", "rms_norm", "layer_norm") else 1
+            extents = (rows, *shape) if rows > 1 else (ROWS * shape[0],)
+            (design,) = _designs(row["op"], row["dtype"], row["dtype"], extents, row["array"], 1)
+            called = max(design.functions, key=lambda each: each.cycles)
+            elements = max(type.elements for type in called.arguments if isinstance(type, ObjectType))
+            ours = called.cycles * math.prod(shape) / elements
+        yield {
+            "array": row["array"],
+            "work": f"{row['op']} {row['dtype']}",
+            "size": "x".join(map(str, shape)),
+            "traced": row["cycles"],
+            "ours": ours,
+            "ratio": ours / row["cycles"],
+            "code": row["design"],
+        }
+
+
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return median and 90 % error, shares within 25 % and 50 %, and the share of correctly ranked pairs."""
     errors = [abs(row["error"]) for row in rows]
@@ -328,7 +371,14 @@ def main(quick: bool, everything: bool) -> Outcome:
     """Compare the cost model with kernels that others have measured."""
     rows = list(compared(row for row in measurements() if not quick or (row.tile is None and row.kind != "decode")))
     summaries = _summaries(rows)
-    tables: list[Table] = []
+    traced = list(kernels())
+    tables: list[Table] = [
+        table(
+            "kernels: cycles of a call, traced and counted",
+            traced,
+            *("array", "work", "size", "traced:,", "ours:,.0f", "ratio:.2f", "code"),
+        )
+    ]
     if everything:
         tables.append(
             table(
@@ -346,7 +396,7 @@ def main(quick: bool, everything: bool) -> Outcome:
             *("within 50 % = within_50:.0%", "pairs", "ranked right = ranked:.1%"),
         )
     )
-    return Outcome({"rows": rows, "summaries": summaries}, tables, [])
+    return Outcome({"rows": rows, "summaries": summaries, "kernels": traced}, tables, [])
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from npu_tensor.dataflow.design import (
     Source,
     range_,
 )
+from npu_tensor.kernels.codegen.cycles import SCALAR_STEP, function
 from npu_tensor.kernels.movement.copies import pattern
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
@@ -52,11 +53,6 @@ MOST_UNITS: Final = 512
 """Upper bound on units; each takes four transfers."""
 IN_FLIGHT: Final = 2
 """Units of a column in flight: 8 of a shim tile's 15 buffer descriptors."""
-
-# Assumed cycles: comparing one index; copying one row, and 16 words of it.
-INDEX_CYCLES: Final = 6
-ROW_CYCLES: Final = 12
-VECTOR_CYCLES: Final = 4
 
 SOURCE: Final = f"""#include <nt/get_rows.hpp>
 
@@ -251,8 +247,8 @@ def _design(name: str, arch: Arch, columns: int, plan: GetRowsPlan) -> Design:
     for part in (apart, overlapping):
         starts = range(0, len(part), len(streams))
         pipeline(sequence, (transfers(part[start : start + len(streams)]) for start in starts), IN_FLIGHT)
-    copied = plan.share * (ROW_CYCLES + VECTOR_CYCLES * -(-plan.width // 16))
-    return sequence.build({"nt_get_rows": plan.share * INDEX_CYCLES + -(-copied // chunks)})
+    copied = plan.share * function("copy", arch).loop(-(-plan.width // 16))
+    return sequence.build({"nt_get_rows": plan.share * SCALAR_STEP + -(-copied // chunks)})
 
 
 @lru_cache
@@ -265,7 +261,9 @@ def _configuration(name: str, arch: Arch, columns: int, cores: int) -> Configura
     source = Source("get_rows", SOURCE)
     start = builder.function("nt_start", [position], source, 2)
     take = builder.function("nt_get_rows", [table, indices, rows, position, *["int32"] * 4], source)
-    leave = builder.function("nt_leave", [rows, result, position], source, VECTOR_CYCLES * OBJECT_WORDS // 16)
+    leave = builder.function(
+        "nt_leave", [rows, result, position], source, function("copy", arch).loop(OBJECT_WORDS // 16)
+    )
 
     def body(table: Any, indices: Any, result: Any, rows: Any, position: Any, words: Any) -> None:
         own = indices.acquire(1)

@@ -28,7 +28,7 @@ from npu_tensor.dataflow.design import (
     range_,
 )
 from npu_tensor.dtypes import bfloat16, float16, float32
-from npu_tensor.kernels.codegen.cycles import CASTS, CYCLES
+from npu_tensor.kernels.codegen.cycles import SCALAR_STEP, function
 from npu_tensor.kernels.movement.copies import pattern
 from npu_tensor.kernels.offer import HostOperand, Offer, Target, padded_shape
 from npu_tensor.ops.contraction import rope_rates
@@ -51,12 +51,6 @@ MOST_SEGMENTS: Final = 256
 TABLE_LANES: Final = 32
 """Granularity of rates and tables, which are padded to it as nt/rope.hpp expects."""
 
-# Assumed cycles for both generations: rotating 32 pairs, of which aie2 multiplies 16 at once; overhead of a row and of
-# a segment; splitting and storing the sines and cosines of 16 pairs.
-TURN_CYCLES: Final = 40
-ROW_CYCLES: Final = 20
-SEGMENT_CYCLES: Final = 20
-SPLIT_CYCLES: Final = 12
 PROGRAM_BYTES: Final = 8192
 """Estimated bytes of the machine code, most of it sine and cosine."""
 
@@ -312,21 +306,16 @@ extern "C" void nt_rope_divide(const int32 *factors, const float *rates, int32 *
 """
     source = Source("rope", text)
     places, (turns, table) = ObjectType("int32", (_place_words(plan, angles),)), _core_types(angles)
-    turning = ROW_CYCLES + TURN_CYCLES * -(-angles.n_dims // 64) + plan.features - angles.n_dims
-    filling = angles.pairs // 16 * _table_cycles(arch)
+    turn = function("rope neighbours" if angles.neighbours else "rope halves", arch)
+    turning = turn.loop(-(-angles.n_dims // 64)) + -(-(plan.features - angles.n_dims) // 16) * turn.store
+    table_rounds = angles.pairs // 16
+    filling = function("rope_table", arch).loop(table_rounds)
     x, y = (ObjectType(dtype, (plan.elements,)) for dtype in ("bfloat16", plan.output))
-    cycles = plan.segments * (SEGMENT_CYCLES + filling + plan.heads * turning)
+    cycles = plan.segments * (SCALAR_STEP + filling + plan.heads * turning)
     arguments: list[ObjectType | str] = [x, places, y, turns, table, *["int32"] * 6, "float32"]
     rotate = builder.function("nt_rope", arguments, source, cycles, PROGRAM_BYTES)
     if not angles.divided:
         return rotate, None
     rates = ObjectType("float32", turns.shape)
-    return rotate, builder.function("nt_rope_divide", [places, rates, turns, "int32"], source, filling)
-
-
-def _table_cycles(arch: Arch) -> int:
-    """Return the cycles of RopeTable::fill for 16 pairs."""
-    table, full, half = CYCLES[arch], 0, 1
-    angle = table["mul", "int32"][full] + CASTS["int32", "float32"] + table["mul", "float32"][full]
-    waves = table["sin", "float32"][half] + table["cos", "float32"][half] + 2 * table["mul", "float32"][half]
-    return angle + waves + SPLIT_CYCLES
+    dividing = function("rope_divide", arch).loop(table_rounds)
+    return rotate, builder.function("nt_rope_divide", [places, rates, turns, "int32"], source, dividing)

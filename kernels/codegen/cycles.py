@@ -1,27 +1,62 @@
-"""Predicted cycles and code size of one step of a vector program on a core.
+"""Predicted cycles and code size of loops over a vector program on a core.
 
-A step handles one vector of each register. The tables below list counted vector instructions: with NT_HOST_COUNT
-defined, the host implementation of the array's API adds up what the array needs for each call of
-include/nt/vector_math.hpp and rows.hpp. tests/kernels/test_cycles.py compares the tables with these counts.
+counts.json holds what each function of include/nt needs: instructions per slot of a bundle, and the latency from its
+operands to its result. `python -m npu_tensor.tools.counts` counts them while the functions run on the host.
 
-The model: per cycle, a core issues one vector instruction together with two loads and one store of 256 bits, moves,
-broadcasts and operations on masks. Latencies are ignored, as if the compiler always had another independent vector to
-process. The prediction is therefore a lower bound: close for short programs and optimistic for long ones.
+The model: a loop of one block is pipelined. A further round starts after as many cycles as its busiest slot has
+instructions, or after the chain that carries a value from round to round. Above LONGEST_INTERVAL, Peano does not
+pipeline, and every round takes its latency.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from npu_tensor.dataflow.array import Arch
+from npu_tensor.dataflow.array import ARRAYS, Arch
 from npu_tensor.ops.analysis import Precision
 from npu_tensor.ops.expression import Program
 
-__all__ = ["CASTS", "CYCLES", "PrimitiveForm", "cycles", "has_code", "lanes_cycles", "program_bytes"]
+__all__ = [
+    "COUNTS_FILE",
+    "FIELDS",
+    "PrimitiveForm",
+    "Work",
+    "function",
+    "has_code",
+    "lanes_cycles",
+    "program_bytes",
+    "work",
+]
+
+COUNTS_FILE: Final = Path(__file__).with_name("counts.json")
+
+LOOP_CYCLES: Final = 5
+"""Cycles around a loop: cycles = bundles + 5 + (trips - 1) * interval, within 1 to 5 % of traces (mlir-aie's skill
+aie-kernel-opt-static, 01673e2f).
+"""
+LONGEST_INTERVAL: Final = 27
+"""Interval above which Peano does not pipeline a loop (the same source)."""
+MOST_UNROLLED: Final = 4
+"""Upper bound on the vectors of a round: more do not fit into the 12 vector registers of 512 bits. An assumption."""
+LOAD_LATENCY: Final = 7
+STORE_LATENCY: Final = 5
+MOVE_LATENCY: Final = 2
+NARROW_LATENCY: Final = 4
+"""Latencies of llvm-aie's schedules, as in host/aie_api/units.hpp."""
+SCALAR_COPY: Final = LOAD_LATENCY + STORE_LATENCY
+"""Cycles to copy one element: a load and, one latency later, a store. Such loops are not pipelined."""
+SCALAR_STEP: Final = LOAD_LATENCY + 4
+"""Cycles of a scalar loop's round that loads, compares and branches: a latency and the slots of a jump. Assumed."""
+
+ACCUMULATOR, BRIEF = 2, 4
+"""Kinds of registers, as bits; 1 are vectors. A value with none was just loaded and goes where it is needed first."""
 
 
 class PrimitiveForm(NamedTuple):
@@ -32,101 +67,85 @@ class PrimitiveForm(NamedTuple):
     y: int
     constant: float | None = None
 
-
-# Cycles for 16 lanes of float32 in full and in half precision. Names of several words are forms of `emitter.cheaper`.
-_FLOAT: Final[Mapping[str, tuple[int, int]]] = {
-    **dict.fromkeys(("add", "sub", "neg", "abs", "select"), (1, 1)),
-    **dict.fromkeys(("eq", "ne"), (6, 6)),
-    **dict.fromkeys(("lt", "le", "gt", "ge"), (9, 9)),
-    **dict.fromkeys(("maximum", "minimum"), (10, 10)),
-    **dict.fromkeys(("maximum constant", "minimum constant"), (4, 4)),
-    **dict.fromkeys(("floor", "ceil", "trunc"), (14, 14)),
-    "rint": (10, 10),
-    "round_bfloat16": (2, 2),
-    "round_float16": (17, 17),
-    "mul": (23, 16),
-    "mul short": (15, 12),
-    "mul constant": (17, 12),
-    "short mul short": (3, 3),
-    "short mul constant": (4, 3),
-    "short div one or more": (31, 31),
-    "div one or more": (47, 47),
-    "div": (120, 77),
-    "sqrt": (98, 66),
-    "exp": (86, 38),
-    "expm1": (125, 84),
-    "log": (119, 60),
-    "log1p": (148, 89),
-    "log2": (127, 65),
-    "log10": (130, 68),
-    "sin": (159, 108),
-    "cos": (154, 103),
-    "tanh": (219, 82),
-    "atan": (223, 144),
-    "erf": (255, 72),
-    "pow": (363, 267),
-    "sum_lanes": (8, 8),
-    **dict.fromkeys(("max_lanes", "min_lanes"), (16, 16)),
-    "row_sum": (1, 1),
-    "row_prod": (23, 23),
-    **dict.fromkeys(("row_max", "row_min"), (5, 5)),
-    **dict.fromkeys(("row_argmax", "row_argmin"), (9, 9)),
-}
-_SIMPLE: Final = (
-    "add", "sub", "maximum", "minimum", "neg", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "not", "select",
-)  # fmt: skip
-_INTEGERS: Final = ("int32", "int16", "int8", "uint8")
-# Cycles for 512 bits of each dtype in `_INTEGERS`.
-_INTEGER: Final[Mapping[str, tuple[int, int, int, int]]] = {
-    **dict.fromkeys(_SIMPLE, (1, 1, 1, 1)),
-    "mul": (9, 2, 4, 4),
-    "abs": (3, 3, 3, 0),
-    "shift_left": (28, 23, 24, 24),
-    "shift_right": (35, 29, 29, 27),
-    **dict.fromkeys(("sum_lanes", "max_lanes", "min_lanes"), (8, 10, 12, 12)),
-    **dict.fromkeys(("row_sum", "row_max", "row_min"), (1, 1, 1, 1)),
-    "row_prod": (9, 2, 4, 4),
-    "row_argmax": (4, 4, 4, 4),
-    "row_argmin": (5, 5, 5, 5),
-}
-# aie2p multiplies 64 lanes of int8 at once, aie2 half as many.
-_PRODUCTS_AIE2P: Final = dict.fromkeys(("mul", "row_prod"), (9, 2, 3, 3))
-
-_REGISTERS: Final = ("float32", *_INTEGERS, "bool")
-# Rows: source dtype. Columns: result dtype.
-_CONVERSIONS: Final = {
-    "float32": (0, 30, 29, 30, 30, 2),
-    "int32": (9, 0, 1, 2, 2, 1),
-    "int16": (3, 1, 0, 1, 1, 1),
-    "int8": (3, 1, 1, 0, 0, 1),
-    "uint8": (3, 1, 1, 0, 0, 1),
-    "bool": (1, 1, 1, 1, 1, 0),
-}
-CASTS: Final[Mapping[tuple[str, str], int]] = {
-    (source, result): count
-    for source, counts in _CONVERSIONS.items()
-    for result, count in zip(_REGISTERS, counts, strict=True)
-}
-"""Cycles of a cast by source and result, for as many lanes as fit 512 bits of the wider dtype."""
+    @property
+    def briefs(self) -> tuple[int, ...]:
+        """Places of the operands that the form reads as registers of bfloat16."""
+        return (0,) * self.name.startswith("short") + (1,) * self.name.endswith("short")
 
 
-def _table(integer: Mapping[str, tuple[int, int, int, int]]) -> dict[tuple[str, str], tuple[int, int]]:
-    table = {(primitive, "float32"): counts for primitive, counts in _FLOAT.items()}
-    for primitive, counts in integer.items():
-        table.update({(primitive, dtype): (count, count) for dtype, count in zip(_INTEGERS, counts, strict=True)})
-    return table
+class Work(NamedTuple):
+    """Instructions of a round by slot, its latency, and the latency that a value takes from one round to the next."""
+
+    load_a: int = 0
+    load_b: int = 0
+    load: int = 0
+    store: int = 0
+    vector: int = 0
+    move: int = 0
+    latency: int = 0
+    carried: int = 0
+
+    @property
+    def interval(self) -> int:
+        """Cycles from round to round in a pipelined loop."""
+        loads = -(-(self.load_a + self.load_b + self.load) // 2)
+        return max(1, self.load_a, self.load_b, loads, self.store, self.vector, self.move, self.carried)
+
+    @property
+    def straight(self) -> int:
+        """Cycles of a single round."""
+        return max(self.latency, self.interval)
+
+    @property
+    def round(self) -> int:
+        """Cycles of a round among many."""
+        return self.interval if self.interval <= LONGEST_INTERVAL else self.straight
+
+    @property
+    def unrolled(self) -> int:
+        """Rounds to compute side by side in a loop that is not pipelined."""
+        fills = -(-self.latency // self.interval)
+        return min(MOST_UNROLLED, fills) if self.interval > LONGEST_INTERVAL and not self.carried else 1
+
+    def loop(self, trips: int, unrolled: int = 1) -> int:
+        """Return the cycles of a loop. unrolled: rounds that are computed side by side."""
+        if unrolled > 1:
+            return -(-trips // unrolled) * max(self.latency, unrolled * self.interval) + LOOP_CYCLES
+        return self.straight + LOOP_CYCLES + (trips - 1) * self.round if trips else 0
 
 
-CYCLES: Final[Mapping[Arch, Mapping[tuple[str, str], tuple[int, int]]]] = {
-    "aie2": _table(_INTEGER),
-    "aie2p": _table({**_INTEGER, **_PRODUCTS_AIE2P}),
-}
-"""Cycles in full and in half precision, by generation, primitive (or sum_lanes, max_lanes, min_lanes) and dtype of the
-operands (for select: dtype of the values).
+FIELDS: Final = len(Work._fields) + 2
+"""Numbers of an entry of counts.json: Work, and the kinds of registers of the operands and of the result."""
+NO_FORMS: Final[Mapping[int, PrimitiveForm]] = MappingProxyType({})
 
-A reduction along a row takes this many cycles per vector; argmax and argmin take them per 16 lanes. The lanes of the
-result are combined once per row.
-"""
+_OF_MASKS: Final = frozenset(
+    (
+        *("and", "or", "xor", "not", "select", "cast", "eq", "ne", "lt", "le", "gt", "ge"),
+        *("add", "mul", "maximum", "minimum"),
+    )
+)
+# A bundle of the processor has up to 128 bits; a loop has some more around its body.
+_BUNDLE_BYTES: Final = 16
+_LOOP_BUNDLES: Final = 40
+
+
+@cache
+def _counts(arch: str) -> Mapping[str, Sequence[int]]:
+    counts: Mapping[str, Sequence[int]] = json.loads(COUNTS_FILE.read_text("utf-8"))[arch]
+    return counts
+
+
+def function(name: str, arch: str) -> Work:
+    """Return the work of one round of a loop in the headers, by its name in counts.json."""
+    return Work(*_counts(arch)[name][: len(Work._fields)])
+
+
+def has_code(primitive: str, dtype: str) -> bool:
+    """Return True if the header has a function for a primitive with operands of a register type."""
+    if dtype == "bool":
+        return primitive in _OF_MASKS
+    return primitive == "cast" or _entry("aie2", primitive, dtype, "full") is not None
+
 
 _LANES: Final = {
     "row_sum": ("sum_lanes",),
@@ -138,87 +157,114 @@ _LANES: Final = {
 }
 """Operations that combine the lanes of a reduction at the end of a row."""
 
-_OF_MASKS: Final = frozenset(
-    (
-        *("and", "or", "xor", "not", "select", "cast", "eq", "ne", "lt", "le", "gt", "ge"),
-        *("add", "mul", "maximum", "minimum"),
-    )
-)
-
-
-def has_code(primitive: str, dtype: str) -> bool:
-    """Return True if the header has a function for a primitive with operands of a register type."""
-    if dtype == "bool":
-        return primitive in _OF_MASKS
-    return primitive == "cast" or (primitive, dtype) in CYCLES["aie2"]
-
 
 def lanes_cycles(reduction: str, dtype: str, arch: Arch) -> int:
     """Predict the cycles to combine the lanes of a reduction at the end of a row."""
-    return sum(CYCLES[arch][step, dtype][0] for step in _LANES[reduction])
+    entries = (_entry(arch, step, dtype, "full") for step in _LANES[reduction])
+    return sum(Work(*entry[: len(Work._fields)]).straight for entry in entries if entry is not None)
 
 
-# Bytes per cycle and unit: two units load and one stores (AM020).
-_ACCESS_BYTES: Final = 32
-
-# A bundle of the processor has up to 128 bits; a loop has some more around its body.
-_BUNDLE_BYTES: Final = 16
-_LOOP_BUNDLES: Final = 40
-
-NO_FORMS: Final[Mapping[int, PrimitiveForm]] = MappingProxyType({})
+def _entry(arch: Arch, name: str, dtype: str, precision: str) -> Sequence[int] | None:
+    counts = _counts(arch)
+    return counts.get(f"{name} {dtype}") or counts.get(f"{name} {dtype} {precision}")
 
 
-def cycles(
+def work(
     program: Program,
     arch: Arch,
     lanes: int,
-    precision: Precision,
+    precision: Mapping[int, Precision] = MappingProxyType({}),
     numbers: Collection[int] | None = None,
     forms: Mapping[int, PrimitiveForm] = NO_FORMS,
-) -> int:
-    """Predict the cycles of one step.
+    memory: Mapping[int, str] = MappingProxyType({}),
+) -> Work:
+    """Count the work of one vector.
 
-    Loads and stores of float32 registers include the conversion from and to bfloat16. Outputs count as stored if they
-    are among the chosen instructions.
+    Outputs count as stored if they are among the chosen instructions.
 
     Args:
         program: Program of the op.
         arch: Generation of the array.
         lanes: Elements per vector.
-        precision: Precision of the instructions.
-        numbers: Chosen instructions; by default all of them.
+        precision: Precision of the instructions; "full" for those without one.
+        numbers: Chosen instructions; by default all of them. The others are known before the loop.
         forms: Cheaper forms found by `emitter.cheaper`.
+        memory: Dtypes in memory of loads and outputs; bfloat16 for float32 registers without one.
 
     Raises:
         KeyError: A core has no code for an instruction or dtype, such as float64.
     """
-    chosen = range(len(program.instructions)) if numbers is None else numbers
-    loads = stores = vector = 0
-    for number in chosen:
+    array = ARRAYS[arch]
+    slots = [0] * 6
+    load_a, load, store, move = 0, 2, 3, 5
+    ready: dict[int, int] = {}
+    places: dict[int, int] = {}
+    carried = 0
+
+    def stored(number: int) -> tuple[int, bool]:
+        """Return the bytes of a value in memory, and True if they are converted."""
+        register = _register(program.instructions[number].dtype)
+        dtype = memory.get(number, "bfloat16" if register == "float32" else register)
+        return lanes * (2 if dtype == "bfloat16" else np.dtype(dtype).itemsize), dtype == "bfloat16"
+
+    def use(number: int, takes: int, brief: bool = False) -> int:
+        """Return the cycle at which a value is in registers of some kind, or is a register of bfloat16."""
+        if number not in ready:  # a constant
+            return 0
+        have = places.get(number, 0)
+        if program.instructions[number].primitive == "load":
+            size, converted = stored(number)
+            needed = BRIEF if brief and converted else ACCUMULATOR if converted else takes or 1
+            if not have & needed:
+                port = load_a if needed & ACCUMULATOR else load
+                slots[port] += -(-2 * size // array.load_bytes)
+                have |= needed
+                places[number] = have
+            if needed == BRIEF:
+                return ready[number]
+        if brief:
+            slots[store] += 1
+            return use(number, ACCUMULATOR) + NARROW_LATENCY
+        if have and takes and not have & takes:
+            slots[move] += 1
+            ready[number] += MOVE_LATENCY
+        places[number] = have | takes
+        return ready[number]
+
+    for number in range(len(program.instructions)) if numbers is None else numbers:
         instruction = program.instructions[number]
-        pieces = -(-lanes * np.dtype(_register(instruction.dtype)).itemsize // _ACCESS_BYTES)
-        converted = instruction.dtype == "float32"
         if instruction.primitive == "load":
-            loads += pieces
-            vector += converted
+            ready[number] = LOAD_LATENCY
+        elif instruction.operands:
+            *counts, latency, chain, takes, gives = _of_instruction(program, number, arch, precision, forms)
+            form = forms.get(number)
+            operands = instruction.operands if form is None else (form.x, form.y)
+            briefs = () if form is None else form.briefs
+            start = max(use(operand, takes, place in briefs) for place, operand in enumerate(operands))
+            slots = [a + b for a, b in zip(slots, counts, strict=True)]
+            ready[number] = start + latency
+            places[number] = gives
+            carried = max(carried, chain)
         if number in program.outputs:
-            stores += pieces
-            vector += converted
-        vector += _vector_cycles(program, number, arch, precision, forms)
-    return max(vector, -(-loads // 2), stores)
+            size, converted = stored(number)
+            ready[number] = use(number, ACCUMULATOR if converted else 0) + STORE_LATENCY
+            slots[store] += -(-size // array.store_bytes)
+    return Work(*slots, latency=max(ready.values(), default=0), carried=carried)
 
 
 def program_bytes(
     program: Program,
-    precision: Precision = "full",
+    precision: Mapping[int, Precision] = MappingProxyType({}),
     numbers: Collection[int] | None = None,
     forms: Mapping[int, PrimitiveForm] = NO_FORMS,
 ) -> int:
-    """Estimate the machine code of a loop over a step: one bundle per vector instruction, load and store."""
+    """Estimate the machine code of a loop over a vector: a bundle per instruction of functions, load and store."""
     chosen = range(len(program.instructions)) if numbers is None else numbers
     bundles = _LOOP_BUNDLES
     for number in chosen:
-        bundles += 1 + _vector_cycles(program, number, "aie2", precision, forms)
+        bundles += 1
+        if program.instructions[number].operands:
+            bundles += sum(_of_instruction(program, number, "aie2", precision, forms)[:6])
     return bundles * _BUNDLE_BYTES
 
 
@@ -227,17 +273,21 @@ def _register(dtype: str) -> str:
     return "int32" if dtype == "int64" else dtype
 
 
-def _vector_cycles(
-    program: Program, number: int, arch: Arch, precision: Precision, forms: Mapping[int, PrimitiveForm]
-) -> int:
+def _of_instruction(
+    program: Program,
+    number: int,
+    arch: Arch,
+    precision: Mapping[int, Precision],
+    forms: Mapping[int, PrimitiveForm],
+) -> Sequence[int]:
     instruction = program.instructions[number]
-    if not instruction.operands:
-        return 0
     dtype = _register(program.instructions[instruction.operands[-1]].dtype)
     if instruction.primitive == "cast":
-        return CASTS[dtype, _register(instruction.dtype)]
+        return _counts(arch)[f"{_register(instruction.dtype)} {dtype} cast"]
     if dtype == "bool":
-        return 0
-    if number in forms:
-        return CYCLES[arch][forms[number].name, dtype][precision == "half"]
-    return CYCLES[arch][instruction.primitive, dtype][precision == "half"]
+        return (0,) * 6 + (1, 0, 0, 0)  # scalar instructions
+    name = forms[number].name if number in forms else instruction.primitive
+    entry = _entry(arch, name, dtype, precision.get(number, "full"))
+    if entry is None:
+        raise KeyError((name, dtype))
+    return entry

@@ -54,16 +54,20 @@ VECTOR_BYTES: Final = 64
 """Bytes of a vector register (512 bits)."""
 
 # Header functions whose names differ from the primitives, because those are keywords of C++.
-_FUNCTIONS: Final = {"and": "bit_and", "or": "bit_or", "xor": "bit_xor", "not": "bit_not"}
+FUNCTIONS: Final = {"and": "bit_and", "or": "bit_or", "xor": "bit_xor", "not": "bit_not"}
 
-# C++ of each cheaper form. A short number is exact in bfloat16.
-_FORMS: Final[Mapping[str, str]] = {
-    "short mul short": "nt::mul(nt::brief({x}), nt::brief({y}))",
-    "short mul constant": "nt::mul(nt::brief({x}), nt::SplitConstant<{parts}>({constant}))",
-    "mul short": "nt::mul<nt::{precision}>({x}, nt::brief({y}))",
+# C++ of each cheaper form. A short number is exact in bfloat16; short_x and short_y are bfloat16 registers.
+FORMS: Final[Mapping[str, str]] = {
+    "short mul short": "nt::mul({short_x}, {short_y})",
+    "short mul constant": "nt::mul({short_x}, nt::SplitConstant<{parts}>({constant}))",
+    "add short": "nt::add({x}, {short_y})",
+    "sub short": "nt::sub({x}, {short_y})",
+    "mul short": "nt::mul<nt::{precision}>({x}, {short_y})",
     "mul constant": "nt::mul<nt::{precision}>({x}, nt::SplitConstant<{parts}>({constant}))",
-    "short div one or more": "nt::div_by_one_or_more(nt::brief({x}), {y})",
+    "short div one or more": "nt::div_by_one_or_more({short_x}, {y})",
     "div one or more": "nt::div_by_one_or_more({x}, {y})",
+    "gt constant": "nt::gt({x}, {constant}f)",
+    "lt constant": "nt::lt({x}, {constant}f)",
     "maximum constant": "nt::maximum({x}, {constant}f)",
     "minimum constant": "nt::minimum({x}, {constant}f)",
 }
@@ -149,7 +153,7 @@ def statements(
         roots: Instructions to compute; by default the outputs.
         invariant: Members of `given` that are the same in every iteration of the loop. Statements that depend only on
             these are hoisted.
-        short: Members of `given` that are exact in bfloat16 and therefore cheaper to multiply.
+        short: Members of `given` whose expressions are bfloat16 registers, which are cheaper to multiply.
         prefix: Prefix of the variable names.
 
     Raises:
@@ -162,6 +166,7 @@ def statements(
     hoisted: list[str] = []
     body: list[str] = []
     values: dict[int, str] = {}
+    brief: dict[int, str] = {}
     constant: set[int] = set()
     for number in order:
         instruction = program.instructions[number]
@@ -169,12 +174,21 @@ def statements(
             expression = given[number]
             same = number in invariant
         else:
-            expression = _expression(program, instruction, values, lanes, precision_of[number], forms.get(number))
+            expression = _expression(
+                program, instruction, values, brief, lanes, precision_of[number], forms.get(number)
+            )
             same = all(operand in constant for operand in instruction.operands)
         values[number] = f"{prefix}{number}"
         if same:
             constant.add(number)
-        (hoisted if same else body).append(f"const auto {values[number]} = {expression};")
+        lines = hoisted if same else body
+        if number in short and number in given:
+            brief[number] = f"nt::brief({prefix}{number}_short)"
+            lines.append(f"const auto {prefix}{number}_short = {expression};")
+            expression = f"nt::widened({prefix}{number}_short)"
+        else:
+            brief[number] = f"nt::brief({values[number]})"
+        lines.append(f"const auto {values[number]} = {expression};")
     return Statements(hoisted, body, values)
 
 
@@ -182,6 +196,7 @@ def _expression(
     program: Program,
     instruction: Instruction,
     values: Mapping[int, str],
+    brief: Mapping[int, str],
     lanes: int,
     precision: Precision,
     form: PrimitiveForm | None,
@@ -190,8 +205,8 @@ def _expression(
     if form is not None:
         constant = None if form.constant is None else _float32(form.constant)
         parts = "" if constant is None else str(_parts(constant, 2 if precision == "half" else 3))
-        factors = {"x": values[form.x], "y": values[form.y], "constant": str(constant), "parts": parts}
-        return _FORMS[form.name].format(precision=precision, **factors)
+        factors = {"x": values[form.x], "y": values[form.y], "short_x": brief[form.x], "short_y": brief[form.y]}
+        return FORMS[form.name].format(precision=precision, constant=constant, parts=parts, **factors)
     if primitive == "constant":
         return broadcast(literal(value, dtype), dtype, lanes)
     template = ""
@@ -200,7 +215,7 @@ def _expression(
     elif PRIMITIVES[primitive].inexact and dtype == "float32":
         template = f"<nt::{precision}>"
     arguments = ", ".join(values[operand] for operand in operands)
-    return f"nt::{_FUNCTIONS.get(primitive, primitive)}{template}({arguments})"
+    return f"nt::{FUNCTIONS.get(primitive, primitive)}{template}({arguments})"
 
 
 def cheaper(
@@ -211,21 +226,29 @@ def cheaper(
     positive = nonnegative(program, order)
     forms: dict[int, PrimitiveForm] = {}
     for number in order:
-        primitive, operands, dtype, _ = program.instructions[number]
-        if dtype != "float32" or number in short or len(operands) != 2:
+        primitive, operands, _, _ = program.instructions[number]
+        if len(operands) != 2 or program.instructions[operands[1]].dtype != "float32" or number in short:
             continue
         x, y = operands
+        if primitive in ("gt", "lt") and _constant(program, x) is not None:
+            primitive, x, y = {"gt": "lt", "lt": "gt"}[primitive], y, x
         if primitive in ("mul", "maximum", "minimum") and (_constant(program, x) is not None or y not in exact):
             x, y = y, x  # the operand that makes it cheaper comes second
+        if primitive == "add" and y not in short:
+            x, y = y, x
         constant = _constant(program, y)
         form = None
-        if primitive == "mul" and exact.issuperset(operands):
+        if primitive in ("add", "sub") and y in short:
+            form = PrimitiveForm(f"{primitive} short", x, y)
+        elif primitive == "mul" and exact.issuperset(operands):
             form = PrimitiveForm("short mul short", x, y)
         elif primitive == "mul" and constant is not None and _splits(constant):
             form = PrimitiveForm("short mul constant" if x in exact else "mul constant", x, y, constant)
         elif primitive == "mul" and y in exact:
             form = PrimitiveForm("mul short", x, y)
-        elif primitive in ("maximum", "minimum") and constant is not None and np.isfinite(_float32(constant)):
+        elif (
+            primitive in ("gt", "lt", "maximum", "minimum") and constant is not None and np.isfinite(_float32(constant))
+        ):
             form = PrimitiveForm(f"{primitive} constant", x, y, constant)
         elif primitive == "div" and precision_of[number] == "half":
             if constant is not None and _splits(constant):

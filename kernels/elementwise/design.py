@@ -49,18 +49,15 @@ PROGRAM_BYTES: Final = 12 * 1024
 for the loops around the calls.
 """
 
-LOOP_CYCLES: Final = 20
-"""Cycles to start and end a loop over vectors, that is to fill and empty its pipeline. An assumption."""
-
-
 TIE: Final = 0.01
 
 
 class CallCost(NamedTuple):
-    """Predicted cycles of one call, and estimated bytes of machine code."""
+    """Predicted cycles of one call, estimated bytes of machine code, and vectors that a round of the loop computes."""
 
     cycles: int
     program_bytes: int
+    unrolled: int = 1
 
 
 def cost(plan: ElementwisePlan, formula: Formula, arch: Arch) -> CallCost:
@@ -69,13 +66,16 @@ def cost(plan: ElementwisePlan, formula: Formula, arch: Arch) -> CallCost:
     short, tile = short_loads(plan.form, formula), plan.form.tile
     precision_of = precisions(program, order, formula.precision, short)
     forms = emitter.cheaper(program, order, precision_of, short)
-    step = size = 0
-    for precision in ("half", "full"):
-        numbers = [number for number in order if precision_of[number] == precision]
-        step += tables.cycles(program, arch, formula.lanes, precision, numbers, forms)
-        size += tables.program_bytes(program, precision, numbers, forms)
+    memory = dict(zip(program.outputs, plan.form.outputs, strict=True))
+    for number, (primitive, _, _, slot) in enumerate(program.instructions):
+        if primitive == "load":
+            memory[number] = plan.form.inputs[formula.slots[slot]]
+    step = tables.work(program, arch, formula.lanes, precision_of, order, forms, memory)
     loops = -(-tile // plan.width) if plan.form.columns else 1
-    return CallCost(tile // formula.lanes * step + loops * LOOP_CYCLES, size)
+    trips = -(-tile // formula.lanes // loops)
+    size = tables.program_bytes(program, precision_of, order, forms)
+    unrolled = max(1, min(step.unrolled, trips, PROGRAM_BYTES // size))
+    return CallCost(loops * step.loop(trips, unrolled), unrolled * size, unrolled)
 
 
 def cycles(plan: ElementwisePlan, call: CallCost) -> float:
@@ -93,13 +93,13 @@ def cycles(plan: ElementwisePlan, call: CallCost) -> float:
 
 def design(arch: str, plan: ElementwisePlan, formula: Formula, cost: CallCost) -> Design:
     """Build the design. Its host buffers are the plan's inputs followed by its outputs."""
-    return _Sequence(plan, configuration(arch, plan.form, formula, cost.program_bytes)).build(cost)
+    return _Sequence(plan, configuration(arch, plan.form, formula, cost._replace(cycles=0))).build(cost)
 
 
 @lru_cache(maxsize=256)
-def configuration(arch: str, form: ElementwiseForm, formula: Formula, program_bytes: int) -> Configuration:
+def configuration(arch: str, form: ElementwiseForm, formula: Formula, call: CallCost) -> Configuration:
     """Return the configuration that serves all shapes."""
-    return _ConfigurationBuilder(arch, form, formula, program_bytes).builder.configuration
+    return _ConfigurationBuilder(arch, form, formula, call).builder.configuration
 
 
 class _ConfigurationBuilder:
@@ -111,7 +111,7 @@ class _ConfigurationBuilder:
         resident: Core buffers of resident inputs.
     """
 
-    def __init__(self, arch: str, form: ElementwiseForm, formula: Formula, program_bytes: int) -> None:
+    def __init__(self, arch: str, form: ElementwiseForm, formula: Formula, call: CallCost) -> None:
         self.form, self.formula = form, formula
         arguments = len(form.inputs) + len(form.outputs)
         self.builder = Builder(formula.name, arch, form.array_columns, arguments)
@@ -121,22 +121,21 @@ class _ConfigurationBuilder:
             ObjectType(form.inputs[slot], (form.kept_bytes(slot) // form.itemsize(slot),)) for slot in form.resident
         ]
         self.words = [ObjectType("int32", (words,))] if (words := formula.words + len(counts(form))) else []
-        self.map, self.keep = self._functions(program_bytes)
+        self.map, self.keep = self._functions(call)
         for column in range(form.array_columns):
             self._column(core_tiles(column, form.cores))
 
-    def _functions(self, program_bytes: int) -> tuple[KernelFunction, list[KernelFunction]]:
+    def _functions(self, call: CallCost) -> tuple[KernelFunction, list[KernelFunction]]:
         """Return the tile function and the functions that load resident inputs."""
         form, formula = self.form, self.formula
-        texts = [map_text(form, formula), *(keep_text(form, formula, slot) for slot in form.resident)]
+        texts = [map_text(form, formula, call.unrolled), *(keep_text(form, formula, slot) for slot in form.resident)]
         source = Source("elementwise", "\n".join(texts))
         state = [STATE] if form.resident else []
         arguments: list[ObjectType | str] = [*self.tiles, *self.resident, *self.results, *state, *self.words]
-        function = self.builder.function("nt_map", arguments, source, 0, program_bytes)
+        function = self.builder.function("nt_map", arguments, source, 0, call.program_bytes)
         keep = []
         for slot, buffer in zip(form.resident, self.resident, strict=True):
-            # A load and a store of half a vector per cycle, plus the latency of the first.
-            cycles = 20 + 2 * form.object_bytes // emitter.VECTOR_BYTES
+            cycles = tables.function("keep", self.builder.arch).loop(form.object_bytes // emitter.VECTOR_BYTES)
             arguments = [self.tiles[form.carrier], buffer, STATE, *self.words]
             keep.append(self.builder.function(f"nt_keep{slot}", arguments, source, cycles, 256))
         return function, keep

@@ -91,11 +91,15 @@ def short_loads(form: ElementwiseForm, formula: Formula) -> set[int]:
     }
 
 
-def map_text(form: ElementwiseForm, formula: Formula) -> str:
-    """Generate the function nt_map for one tile. Column operands add a loop over rows around the loop over vectors."""
+def map_text(form: ElementwiseForm, formula: Formula, unrolled: int = 1) -> str:
+    """Generate the function nt_map for one tile. Column operands add a loop over rows around the loop over vectors.
+
+    unrolled: vectors of a round. Chains of several vectors fill a loop that is too long to be pipelined.
+    """
     program, lanes = formula.program, formula.lanes
     expressions: dict[int, str] = {}
     same: set[int] = set()  # the same in every vector of a row
+    short = short_loads(form, formula)
     for number, instruction in enumerate(program.instructions):
         if instruction.primitive not in ("load", "scalar"):
             continue
@@ -104,23 +108,23 @@ def map_text(form: ElementwiseForm, formula: Formula) -> str:
             expressions[number] = emitter.broadcast(runtime_word("words", ~slot, dtype), dtype, lanes)
             same.add(number)
         elif slot in form.columns:
-            value = f"static_cast<{emitter.REGISTERS[dtype]}>(in{slot}[value])"
-            expressions[number] = emitter.broadcast(value, dtype, lanes)
+            register = "bfloat16" if number in short else emitter.REGISTERS[dtype]
+            expressions[number] = f"nt::broadcast<{register}, {lanes}>({register}(in{slot}[value]))"
             same.add(number)
         else:
             place = "start + i" if slot in form.rows else "i"
-            expressions[number] = f"nt::load<{emitter.REGISTERS[dtype]}, {lanes}>(in{slot} + {place})"
-    code = emitter.statements(
-        program, expressions, lanes, formula.precision, invariant=same, short=short_loads(form, formula)
-    )
+            register = "bfloat16" if number in short else emitter.REGISTERS[dtype]
+            expressions[number] = f"nt::load<{register}, {lanes}>(in{slot} + {place})"
+    code = emitter.statements(program, expressions, lanes, formula.precision, invariant=same, short=short)
     stores = [f"nt::store(out{number} + i, {code.values[root]});" for number, root in enumerate(program.outputs)]
     word = {name: f"words[{formula.words + place}]" for place, name in enumerate(counts(form))}
     vector = _indented(1, [*code.body, *stores])
     body = ["aie::set_rounding(aie::rounding_mode::conv_even);", *_views(form)]
     if form.rows:
         body.append(f"const int32 start = state[{START}];")
+    hint = [f"NT_UNROLL_BY({unrolled})"] if unrolled > 1 else []
     if form.columns:
-        rest = [f"for (int32 i = begin; i < end; i += {lanes}) {{", *vector, "}"]
+        rest = [*hint, f"for (int32 i = begin; i < end; i += {lanes}) {{", *vector, "}"]
         body += [
             f"int32 value = state[{VALUE}], left = state[{LEFT}];",
             f"for (int32 begin = 0; begin < {form.tile};) {{",
@@ -143,7 +147,7 @@ def map_text(form: ElementwiseForm, formula: Formula) -> str:
             f"state[{LEFT}] = left;",
         ]
     else:
-        body += [*code.hoisted, f"for (unsigned i = 0; i < {form.tile}; i += {lanes}) {{", *vector, "}"]
+        body += [*code.hoisted, *hint, f"for (unsigned i = 0; i < {form.tile}; i += {lanes}) {{", *vector, "}"]
     if form.rows:
         body += [
             f"const int32 next = start + {word['step']};",

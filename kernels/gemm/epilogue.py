@@ -78,9 +78,11 @@ def epilogue(task: Task, arch: Arch, word: Word) -> tuple[Epilogue, Reads] | Ref
     if reason is not None:
         return Refusal(reason)
     precision: Precision = "full" if task.outputs[0].dtype.name in ("float32", "float16") else "half"
-    program_bytes = cycles.program_bytes(program, precision)
+    exactness = dict.fromkeys(range(len(program.instructions)), precision)
+    program_bytes = cycles.program_bytes(program, exactness)
     if program_bytes > PROGRAM_BYTES - ROW_BYTES * len(reads.rows) - COLUMN_BYTES * len(reads.columns):
         return Refusal(f"an epilogue of about {program_bytes} bytes of machine code")
+    memory = dict.fromkeys(expressions, word)
     same = [number for number in expressions if program.instructions[number].primitive == "scalar"]
     code = emitter.statements(program, expressions, LANES, precision, invariant=same)
     return (
@@ -89,7 +91,7 @@ def epilogue(task: Task, arch: Arch, word: Word) -> tuple[Epilogue, Reads] | Ref
             tuple(code.body),
             code.values[program.outputs[0]],
             len(reads.scalars),
-            cycles.cycles(program, arch, LANES, precision),
+            cycles.work(program, arch, LANES, exactness, memory=memory).round,
             program_bytes,
         ),
         reads,

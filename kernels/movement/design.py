@@ -19,6 +19,7 @@ from npu_tensor.dataflow.design import (
     Source,
     range_,
 )
+from npu_tensor.kernels.codegen.cycles import SCALAR_COPY, function
 from npu_tensor.kernels.movement.tiling import TRANSPOSE_ROWS, BoxMove, CopyPlan, TransposedBox, used_lanes
 
 __all__ = ["LANES_PER_COLUMN", "design"]
@@ -27,11 +28,6 @@ LANES_PER_COLUMN: Final = LIMITS["shim"].channels
 IN_FLIGHT: Final = 3
 """Moves of a lane in flight: 12 of a shim tile's 15 buffer descriptors."""
 
-# Cost of nt/transpose.hpp in cycles: loading one row of a block, shuffling it (four rounds of two shuffles, and
-# register spills), and moving one element outside of whole blocks. Storing a column takes one more. Assumed.
-LOADS_PER_ROW: Final = 2
-SHUFFLES_PER_ROW: Final = 12
-SCALAR_CYCLES: Final = 6
 PROGRAM_BYTES: Final = 3072
 """Estimated bytes of the transpose function, in which all shuffles of a block are unrolled."""
 STACK: Final = 4096
@@ -144,7 +140,7 @@ extern "C" void nt_transpose(const {element} *source, {element} *result, int32 *
     lanes = 64 // itemsize
     vectors = (box.chunk // TRANSPOSE_ROWS) * (box.columns // lanes)
     single = box.chunk * box.columns - vectors * TRANSPOSE_ROWS * lanes
-    cycles = vectors * (TRANSPOSE_ROWS * (LOADS_PER_ROW + SHUFFLES_PER_ROW) + lanes) + single * SCALAR_CYCLES
+    cycles = vectors * function(f"transpose {element}", builder.arch).straight + single * SCALAR_COPY
     chunk, whole = (ObjectType(element, (rows * box.columns,)) for rows in (box.chunk, box.rows))
     arguments: list[ObjectType | str] = [chunk, whole, ObjectType("int32", (1,)), *["int32"] * 3]
     return builder.function("nt_transpose", arguments, Source("transpose", text), cycles, PROGRAM_BYTES)

@@ -27,10 +27,11 @@ from npu_tensor.dataflow.design import (
 )
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.kernels.block_order import BLOCK, CORES, LANES, NUMBERS, OBJECT_BLOCKS, BlockOrder
+from npu_tensor.kernels.codegen.cycles import function
 from npu_tensor.kernels.gemm.design import C_TYPES
 from npu_tensor.kernels.movement.copies import pattern
 
-__all__ = ["MOST_FEATURES", "QuantizedProblem", "block_cycles", "configuration", "design"]
+__all__ = ["MOST_FEATURES", "QuantizedProblem", "configuration", "design"]
 
 MOST_FEATURES: Final = 16384
 """Elements of all rows of x that a core keeps: 32 KiB of its memory."""
@@ -44,13 +45,6 @@ WORDS: Final = 6
 """Words of a core's runtime parameter."""
 IN_FLIGHT: Final = QUEUE_DEPTH // 2
 """Turns in flight: each begins with a transfer of x and one of weights in every channel."""
-
-CONVERT_CYCLES: Final = 4
-"""Vector instructions that convert the codes of 32 rows to bfloat16."""
-UNPACK_CYCLES: Final = 2
-"""Vector instructions that unpack two codes of 32 rows from bytes."""
-KEEP_CYCLES: Final = 16
-"""Cycles to keep a block of x. Assumed."""
 
 
 class ChannelPart(NamedTuple):
@@ -163,16 +157,6 @@ class QuantizedProblem(NamedTuple):
     def words(self, elements: int) -> int:
         """Convert a number of elements of x or of the result to words."""
         return elements * as_dtype(self.stored).itemsize // WORD
-
-
-def block_cycles(weights: str, arch: Arch) -> int:
-    """Count the vector instructions for a block of 32 rows and one row of x, with two for each addition of sums."""
-    product = LANES // (16 if arch == "aie2" else 32)
-    halves = BlockOrder(weights, 1, BLOCK).codes < BLOCK
-    unpack = UNPACK_CYCLES * BLOCK // 2 if halves else 0
-    add = 2 * (3 if halves else 1)
-    scale = 2 + product + (4 if _has_minima(weights) else 2) * product
-    return BLOCK * (CONVERT_CYCLES + product) + unpack + add + scale
 
 
 def _source(weights: str, stored: str) -> Source:
@@ -290,6 +274,7 @@ def design(problem: QuantizedProblem) -> Design:
             yield Step(results, result, results_of_part.moved(place))
 
     pipeline(sequence, map(turn, problem.starts), IN_FLIGHT)
-    block = block_cycles(problem.weights, problem.arch)
+    keep, block = (function(f"{name} {problem.weights}", problem.arch) for name in ("quantized_keep", "quantized"))
     x_blocks = min(problem.x_object_elements, problem.share * problem.features) // BLOCK
-    return sequence.build({"nt_keep": x_blocks * KEEP_CYCLES, "nt_multiply": OBJECT_BLOCKS * problem.share * block})
+    multiply = OBJECT_BLOCKS * problem.share * block.loop(1)
+    return sequence.build({"nt_keep": keep.loop(x_blocks), "nt_multiply": multiply})

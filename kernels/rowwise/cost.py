@@ -6,9 +6,11 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from npu_tensor.dataflow.array import Arch
-from npu_tensor.kernels.codegen.cycles import cycles, lanes_cycles, program_bytes
+from npu_tensor.dataflow.array import ARRAYS, Arch
+from npu_tensor.kernels.codegen.cycles import LOOP_CYCLES, Work, lanes_cycles, program_bytes, work
+from npu_tensor.kernels.codegen.emitter import cheaper
 from npu_tensor.kernels.rowwise.program import (
+    VECTOR_BYTES,
     RowProgram,
     RowWalk,
     rough_values,
@@ -34,18 +36,25 @@ LANES_BYTES: Final = 256
 """Bytes of machine code that combines the lanes of a reduction."""
 
 MASK: Final = 3
-"""Cycles to exclude the lanes after the end of a row from a reduction."""
+"""Moves that exclude the lanes after the end of a row from a reduction: a broadcast, a comparison and a selection."""
 
 
 class WalkCost(NamedTuple):
-    """Cost of a walk: cycles for each vector of the row, and for the row values that are known afterwards."""
+    """Cost of a walk in cycles.
+
+    Attributes:
+        vector: Cycles of each vector of the row.
+        start: Further cycles of a loop over vectors.
+        row: Cycles of the row values that are known afterwards.
+    """
 
     vector: int
+    start: int
     row: int
 
     def of(self, lanes: int, elements: int) -> int:
         """Return the cycles for a number of elements, without the values of the row."""
-        return self.vector * -(-elements // lanes)
+        return self.vector * -(-elements // lanes) + self.start
 
 
 class _Chosen(NamedTuple):
@@ -78,17 +87,18 @@ def _chosen(row: RowProgram, roots: Collection[int], known: set[int], more: tupl
     )
 
 
-def _cycles(row: RowProgram, arch: Arch, chosen: _Chosen) -> int:
-    total = 0
-    for precision in ("full", "half"):
-        numbers = [number for number in chosen.numbers if chosen.precision.get(number, "full") == precision]
-        total += cycles(row.program, arch, row.lanes, precision, numbers)
-    return total
+def _work(row: RowProgram, arch: Arch, chosen: _Chosen) -> Work:
+    memory = dict(zip(row.program.outputs, (output.dtype for output in row.outputs), strict=True))
+    for number, (primitive, _, _, slot) in enumerate(row.program.instructions):
+        if primitive == "load":
+            memory[number] = row.inputs[slot].dtype
+    forms = cheaper(row.program, chosen.numbers, chosen.precision, short_loads(row))
+    return work(row.program, arch, row.lanes, chosen.precision, chosen.numbers, forms, memory)
 
 
 def _bytes(row: RowProgram, precision: Precision, number: int) -> int:
     """Estimate the bytes of one instruction."""
-    return program_bytes(row.program, precision, (number,)) - program_bytes(row.program, precision, ())
+    return program_bytes(row.program, {number: precision}, (number,)) - program_bytes(row.program, {}, ())
 
 
 @lru_cache(maxsize=4096)
@@ -100,15 +110,22 @@ def walk_cost(row: RowProgram, walk: RowWalk, arch: Arch, stored: tuple[int, ...
         dtype = row.program.instructions[instruction.operands[0]].dtype
         dtype = "int32" if dtype == "bool" else dtype
         finish += lanes_cycles(instruction.primitive, dtype, arch)
-    vector = _cycles(row, arch, _for_vectors(row, walk, stored)) + len(stored) + MASK * len(walk.reductions)
-    return WalkCost(max(vector, 1), _cycles(row, arch, _for_row(row, walk)) + finish)
+    each = _work(row, arch, _for_vectors(row, walk, stored))
+    kept = len(stored) * VECTOR_BYTES
+    array = ARRAYS[arch]
+    each = each._replace(
+        load=each.load - (-2 * kept // array.load_bytes),
+        move=each.move + MASK * len(walk.reductions),
+    )
+    once = _work(row, arch, _for_row(row, walk))
+    return WalkCost(each.round, each.straight - each.round + LOOP_CYCLES, (once.straight if any(once) else 0) + finish)
 
 
 @lru_cache(maxsize=4096)
 def walk_bytes(row: RowProgram, walk: RowWalk) -> int:
     """Estimate the machine code of a walk's loop."""
     numbers, precision = _for_vectors(row, walk)
-    loop = program_bytes(row.program, "full", ())
+    loop = program_bytes(row.program, {}, ())
     return loop + sum(_bytes(row, precision.get(number, "full"), number) for number in numbers)
 
 
@@ -147,7 +164,7 @@ def costly_value(row: RowProgram) -> tuple[int, ...]:
         cost = {}
         for number in values:
             again = [n for n in needed(row.program, [number]) if n in values]
-            cost[number] = _cycles(row, "aie2", chosen._replace(numbers=tuple(again)))
+            cost[number] = _work(row, "aie2", chosen._replace(numbers=tuple(again))).interval
         costly = {number for number in values if cost[number] >= COSTLY}
         for number in worth_keeping(row.program, walk.roots, computed & costly):
             if cost[number] > most:

@@ -28,6 +28,7 @@ from npu_tensor.dataflow.design import (
     Word,
     range_,
 )
+from npu_tensor.kernels.codegen.cycles import function
 from npu_tensor.kernels.rowwise.cost import row_bytes, walk_bytes, walk_cost
 from npu_tensor.kernels.rowwise.program import RowWalk
 from npu_tensor.kernels.rowwise.source import LONG, chunks_source, partial_bytes, pass_inputs, rows_source, state_bytes
@@ -80,8 +81,9 @@ class _RowwiseConfiguration:
         self.pointers_to_words = self.words if row.numbers else []
         self.source = source
         carrier = plan.carrier_type
+        copying = function("keep", arch).loop(carrier.nbytes // 64)
         self.keep = {
-            slot: self.function(f"keep{slot}", [carrier, plan.resident_type(slot)], 2, carrier.nbytes // 32, 256)
+            slot: self.function(f"keep{slot}", [carrier, plan.resident_type(slot)], 2, copying, 256)
             for slot in row.kept
         }
 

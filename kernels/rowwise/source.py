@@ -89,7 +89,8 @@ class _Code:
             if primitive == "index":
                 expressions[number] = f"nt::positions<{self.lanes}>({start})"
             elif primitive == "load" and value in places:
-                expressions[number] = f"nt::load<{emitter.REGISTERS[dtype]}, {self.lanes}>({places[value]})"
+                register = "bfloat16" if number in self.short else emitter.REGISTERS[dtype]
+                expressions[number] = f"nt::load<{register}, {self.lanes}>({places[value]})"
                 if self.row.inputs[value].access == "row":
                     invariant.append(number)
             elif primitive == "scalar":

@@ -1,7 +1,7 @@
 """The scalar primitives of the expression language. An entry holds everything that is independent of the target.
 
 A new primitive is an entry here and code for its targets: LLVM IR in `runtime/cpu/primitive_ir.py`, C++ for the cores
-in `kernels/include/nt` with its cycles in `kernels/codegen/cycles.py`. A target refuses primitives that it has no code
+in `kernels/include/nt`, which `tools/counts.py` counts. A target refuses primitives that it has no code
 for.
 """
 

@@ -165,6 +165,14 @@ FORMS: dict[str, tuple[str, Callable[[Array, Array], Array]]] = {
     "minimum": ("nt::minimum(x, -0.5f)", lambda x, _: np.minimum(x, -0.5)),
     "maximum_positive": ("nt::maximum(x, 1.5f)", lambda x, _: np.maximum(x, 1.5)),
     "minimum_positive": ("nt::minimum(x, 1.5f)", lambda x, _: np.minimum(x, 1.5)),
+    "add_brief": ("nt::add(x, nt::brief(y))", np.add),
+    "sub_brief": ("nt::sub(x, nt::brief(y))", np.subtract),
+    "gt_zero": ("nt::one_where(nt::gt(x, 0.0f))", lambda x, _: np.float64(x > 0)),
+    "gt_positive": ("nt::one_where(nt::gt(x, 1.0f))", lambda x, _: np.float64(x > 1)),
+    "gt_negative": ("nt::one_where(nt::gt(x, -0.5f))", lambda x, _: np.float64(x > -0.5)),
+    "lt_zero": ("nt::one_where(nt::lt(x, 0.0f))", lambda x, _: np.float64(x < 0)),
+    "lt_positive": ("nt::one_where(nt::lt(x, 0.5f))", lambda x, _: np.float64(x < 0.5)),
+    "lt_negative": ("nt::one_where(nt::lt(x, -1.0f))", lambda x, _: np.float64(x < -1)),
 }
 
 

@@ -1,119 +1,68 @@
-"""The table of cycles, against vector instructions counted while the header's functions run."""
+"""Counts of instructions against a fresh run and hand counts, and the cycles that follow from them."""
 
 from __future__ import annotations
 
-import ctypes
-import itertools
-from pathlib import Path
+import json
+import shutil
 
 import pytest
-from host_library import ARCHS, compile_library
 
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.kernels.codegen import cycles
 from npu_tensor.ops.expression import Program, ProgramBuilder
+from npu_tensor.tools.counts import counted
 
-CXX = {"float32": "float", "int32": "int32", "int16": "int16", "int8": "int8", "uint8": "uint8", "bool": "bool"}
-SIZES = {"float32": 4, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
-PRECISE = {
-    "mul", "div", "sqrt", "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tanh", "atan", "erf", "pow",
-}  # fmt: skip
-NAMES = {"and": "bit_and", "or": "bit_or", "xor": "bit_xor", "not": "bit_not"}
-BINARY = {
-    "add", "sub", "mul", "div", "maximum", "minimum", "pow", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor",
-    "shift_left", "shift_right",
-}  # fmt: skip
-FORMS = {
-    "mul short": "nt::mul<nt::{precision}>({x}, nt::brief({x}))",
-    "mul constant": "nt::mul<nt::{precision}>({x}, nt::SplitConstant<{parts}>(0.1))",
-    "short mul short": "nt::mul(nt::brief({x}), nt::brief({x}))",
-    "short mul constant": "nt::mul(nt::brief({x}), nt::SplitConstant<{parts}>(0.1))",
-    "short div one or more": "nt::div_by_one_or_more(nt::brief({x}), {x})",
-    "div one or more": "nt::div_by_one_or_more({x}, {x})",
-    "maximum constant": "nt::maximum({x}, 0.1f)",
-    "minimum constant": "nt::minimum({x}, 0.1f)",
-}
-
-HEAD = """
-#define NT_HOST_COUNT
-#include <nt/rows.hpp>
-template <typename T, unsigned N>
-auto ones() { return nt::broadcast<T, N>(T(1)); }
-template <typename State, typename V>
-void added(const V &v) {
-    State state;
-    nt_host::instructions = 0;
-    state.add(v, 0, nt::all_lanes{});
-}
-template <typename Body>
-int counted(Body body) {
-    aie::set_rounding(aie::rounding_mode::conv_even);
-    nt_host::instructions = 0;
-    body();
-    return static_cast<int>(nt_host::instructions);
-}
-"""
+ARCHS: tuple[Arch, ...] = ("aie2", "aie2p")
 
 
-def expression(primitive: str, dtype: str, precision: str) -> str:
-    lanes = 16 if primitive.startswith("row_arg") else 64 // SIZES[dtype]
-    value = f"ones<{CXX[dtype]}, {lanes}>()"
-    if primitive.startswith("row_"):
-        return f"added<nt::{primitive}<{CXX[dtype]}, {lanes}>>({value})"
-    if primitive == "select":
-        return f"nt::select(aie::mask<{lanes}>(true), {value}, {value})"
-    if primitive in FORMS:
-        return FORMS[primitive].format(x=value, precision=precision, parts=2 if precision == "half" else 3)
-    name = NAMES.get(primitive, primitive)
-    template = f"<nt::{precision}>" if dtype == "float32" and primitive in PRECISE else ""
-    return f"nt::{name}{template}({', '.join([value] * (2 if primitive in BINARY else 1))})"
-
-
+@pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="no C++ compiler")
 @pytest.mark.parametrize("arch", ARCHS)
-def test_cycles_are_the_instructions_of_the_header(arch: Arch, tmp_path: Path) -> None:
-    keys = [(*key, precision) for key in cycles.CYCLES[arch] for precision in ("full", "half")]
-    casts = list(itertools.product(CXX, CXX))
-    lines = [HEAD]
-    for number, (primitive, dtype, precision) in enumerate(keys):
-        text = expression(primitive, dtype, precision)
-        lines.append(f'extern "C" int f{number}() {{ return counted([] {{ (void){text}; }}); }}')
-    for number, (source, result) in enumerate(casts):
-        lanes = 64 // max(SIZES[source], SIZES[result])
-        text = f"nt::cast<{CXX[result]}>(ones<{CXX[source]}, {lanes}>())"
-        lines.append(f'extern "C" int c{number}() {{ return counted([] {{ (void){text}; }}); }}')
-    library: ctypes.CDLL = compile_library("\n".join(lines), arch, tmp_path, "-O0")
-    counted = {key: getattr(library, f"f{number}")() for number, key in enumerate(keys)}
-    expected = {
-        (*key, precision): value
-        for key, values in cycles.CYCLES[arch].items()
-        for precision, value in zip(("full", "half"), values, strict=True)
-    }
-    assert expected == counted
-    counted_casts = {key: getattr(library, f"c{number}")() for number, key in enumerate(casts)}
-    assert counted_casts == cycles.CASTS
+def test_counts_are_those_of_the_headers(arch: Arch) -> None:
+    assert counted(arch) == json.loads(cycles.COUNTS_FILE.read_text("utf-8"))[arch]
 
 
-def add_of_two(dtype: str) -> Program:
+def program_of(primitive: str, dtype: str, operands: int = 2) -> Program:
     builder = ProgramBuilder()
-    return builder.program([builder.load(0, dtype) + builder.load(1, dtype)])
+    return builder.program([builder.emit(primitive, tuple(builder.load(slot, dtype) for slot in range(operands)))])
 
 
-def test_a_step_is_as_long_as_its_busiest_unit() -> None:
-    """The vector unit, the two units that load 256 bits a cycle, or the one that stores as much."""
-    assert cycles.cycles(add_of_two("int16"), "aie2", 32, "full") == 2  # loads: two of 512 bits; store: two halves
-    # Two conversions from bfloat16, one addition, one conversion back.
-    assert cycles.cycles(add_of_two("float32"), "aie2", 16, "half") == 4
+def test_a_float_addition_takes_two_converting_loads() -> None:
+    """Port A converts both operands, the vector unit adds, the store converts: a latency of 7 + 6 + 5 cycles."""
+    work = cycles.work(program_of("add", "float32"), "aie2", 16)
+    assert work == cycles.Work(load_a=2, store=1, vector=1, latency=18)
+    assert work.loop(64) == 18 + 5 + 63 * 2
 
 
-def test_precision_counts_where_the_header_has_a_choice() -> None:
+def test_widths_differ_between_arrays() -> None:
+    """64 bytes are two loads on aie2 and one on aie2p."""
+    program = program_of("add", "int16")
+    assert cycles.work(program, "aie2", 32) == cycles.Work(load=4, store=2, move=1, latency=14)
+    assert cycles.work(program, "aie2p", 32) == cycles.Work(load=2, store=1, move=1, latency=13)
+
+
+def test_registers_of_another_kind_take_a_move() -> None:
+    """A maximum compares integers, an addition takes accumulators: one move between them and one before the store."""
     builder = ProgramBuilder()
-    program = builder.program([builder.emit("exp", (builder.load(0, "float32"),))])
-    half, full = (cycles.cycles(program, "aie2", 16, precision) for precision in ("half", "full"))
-    table = cycles.CYCLES["aie2"]["exp", "float32"]
-    assert (full, half) == (table[0] + 2, table[1] + 2)
-    assert cycles.program_bytes(program, "full") > cycles.program_bytes(program, "half") > 16 * half
+    x, y = builder.load(0, "float32"), builder.load(1, "float32")
+    apart = cycles.work(program_of("maximum", "float32"), "aie2", 16)
+    both = cycles.work(builder.program([builder.emit("maximum", (x + y, y))]), "aie2", 16)
+    assert (apart.move, both.move - apart.move, both.vector) == (13, 0, 1)
 
 
-def test_only_the_chosen_instructions_count() -> None:
-    program = add_of_two("int32")
-    assert cycles.cycles(program, "aie2", 16, "full", numbers=[2]) == 2  # the addition and the store of its result
+def test_a_sum_of_a_row_waits_for_its_last_round() -> None:
+    """vmac.f reads its accumulator in stage 3 and writes it in stage 6: a round every 4 cycles on aie2, 3 on aie2p."""
+    program = program_of("row_sum", "float32", 1)
+    assert [cycles.work(program, arch, 16, numbers=[0, 1]).carried for arch in ARCHS] == [4, 3]
+
+
+def test_long_loops_are_not_pipelined() -> None:
+    work = cycles.Work(vector=30, latency=100)
+    assert work.loop(10) == 100 + 5 + 9 * 100
+    assert cycles.Work(vector=20, latency=100).loop(10) == 100 + 5 + 9 * 20
+
+
+def test_half_precision_is_shorter() -> None:
+    program = program_of("exp", "float32", 1)
+    half = cycles.work(program, "aie2", 16, {1: "half"})
+    assert half.loop(16) < cycles.work(program, "aie2", 16).loop(16)
+    assert cycles.program_bytes(program, {1: "half"}) < cycles.program_bytes(program)

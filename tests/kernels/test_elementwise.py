@@ -296,11 +296,11 @@ def test_16_million_elements_are_streamed(name: str, tensors: int, arch: str) ->
 
 
 def test_cycles_of_a_tile() -> None:
-    """A sum of bfloat16 takes four instructions per 16 elements: two conversions, the addition and the rounding."""
+    """A sum of bfloat16 takes a cycle per 16 elements: a load converts one operand, a product with 1 the other."""
     x, y = (nt.zeros(1 << 20, dtype=nt.bfloat16).realize() for _ in range(2))
     (function,) = claimed(task_of(x + y), target("aie2p")).design().functions
     (elements,) = {argument.elements for argument in function.arguments if not isinstance(argument, str)}
-    assert elements // 16 * 4 <= function.cycles <= elements // 16 * 4 + 100
+    assert elements // 16 <= function.cycles <= elements // 16 + 40
 
 
 @pytest.mark.parametrize("arch", ARCHS)

@@ -362,6 +362,37 @@ def test_products_of_matrices(library: ctypes.CDLL, arch: str, shape: tuple[int,
         np.testing.assert_array_equal(c, exact.astype(np.int64).astype(np.int32))
 
 
+def aligned_sum(terms: list[Fraction]) -> np.float32:
+    """Align terms to the largest exponent, round each to 24 bits there, and add them exactly."""
+    largest = max(abs(term) for term in terms)
+    if largest == 0:
+        return np.float32(0)
+    exponent = math.frexp(float(largest))[1] - 1  # float() is exact: bfloat16 products have 16 bits
+    unit = Fraction(2) ** (exponent - 23)
+    total = sum((round(term / unit) for term in terms), 0) * unit
+    return np.float32(float(total))  # at most 28 bits: one rounding, to float32
+
+
+@pytest.mark.parametrize("spread", [2, 12, 30])
+def test_products_of_aie2_align_their_terms(library: ctypes.CDLL, arch: str, spread: int) -> None:
+    if arch != "aie2":
+        pytest.skip("measured on aie2")
+    random = np.random.default_rng(spread)
+    a, b = (
+        aligned(
+            (random.normal(0, 1, size) * 2.0 ** random.integers(-spread, spread + 1, size)).astype(NUMPY["bfloat16"])
+        )
+        for size in ((4, 8), (8, 4))
+    )
+    c = aligned(np.zeros((4, 4), np.float32))
+    call(library, "mmul_4_8_4_bfloat16", a, b, c)
+    for i in range(4):
+        for j in range(4):
+            products = [Fraction(float(x)) * Fraction(float(y)) for x, y in zip(a[i], b[:, j], strict=True)]
+            first = aligned_sum([Fraction(0), *products])
+            assert c[i, j] == aligned_sum([Fraction(float(first)), *products])
+
+
 BLOCK_FLOATS = """
 #define AIE_API_EMULATE_BFLOAT16_MMUL_WITH_BFP16 1
 #include <aie_api/aie.hpp>

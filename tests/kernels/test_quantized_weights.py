@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from host_library import ARCHS, compile_library
 from kernel_tasks import accepted
 
 import npu_tensor as nt
-from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import Configuration, Design
 from npu_tensor.dtypes import DType
@@ -20,7 +16,6 @@ from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import families
 from npu_tensor.kernels.block_order import CORES, LANES, OBJECT_BLOCKS, BlockOrder
 from npu_tensor.kernels.offer import Float32, Offer, Target
-from npu_tensor.kernels.quantized.design import block_cycles
 from npu_tensor.nn import functional as F
 from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.sim import host_compiler
@@ -195,23 +190,3 @@ def test_a_large_product_takes_as_long_as_its_weights_take_to_arrive(generation:
     weights = nt.from_numpy(np.zeros((8192, 64), dtype.numpy))
     design = accepted(offered(nt.zeros(1, 2048), weights, target(generation)))
     assert bytes_per_second(design) == pytest.approx(design.array.ddr_bytes_per_second, rel=1e-6)
-
-
-@pytest.mark.parametrize("arch", ARCHS)
-def test_cycles_of_a_block_are_its_instructions(arch: Arch, tmp_path: Path) -> None:
-    formats = {"q8_0": "8, false", "q4_0": "4, false", "q4_1": "4, true"}
-    source = ["#define NT_HOST_COUNT", "#include <nt/quantized.hpp>"]
-    for name, arguments in formats.items():
-        source.append(f"""
-extern "C" int {name}(const uint8 *object, const bfloat16 *x, float *sums, int32 *cursor) {{
-    nt_host::instructions = 0;
-    nt::multiply_blocks<nt::Blocks<{arguments}>, 2>(object, x, x, sums, cursor, 1, 2, 1);
-    return static_cast<int>(nt_host::instructions);
-}}""")
-    library = compile_library("\n".join(source), arch, tmp_path)
-    buffers = [np.zeros(8192 + 64, np.uint8) for _ in range(4)]
-    addresses = [buffer.ctypes.data + -buffer.ctypes.data % 64 for buffer in buffers]
-    for name in formats:
-        function = getattr(library, name)
-        function.argtypes = [ctypes.c_void_p] * 4
-        assert function(*addresses) == 2 * block_cycles(name, arch)

@@ -35,7 +35,7 @@ using default_tag_t = decltype(default_tag<A, B>());
 }  // namespace detail
 
 template <typename Tag, unsigned N>
-class accum {
+class accum : public nt_host::Sum {
   public:
     using value_type = Tag;
     using lane_type = typename detail::accumulator<Tag>::type;
@@ -54,7 +54,10 @@ class accum {
     template <typename T>
     void from_vector(const vector<T, N> &v, int shift = 0) {
         static_assert(is_floating_point() == detail::is_float_v<T>, "the types of vector and accumulator differ");
-        if constexpr (sizeof(T) < sizeof(lane_type)) nt_host::count(N, sizeof(lane_type) == 8 ? 16 : 32);
+        if constexpr (sizeof(T) < sizeof(lane_type))
+            follow(nt_host::widen(nt_host::pieces(N, nt_host::WIDENED_LANES), v));
+        else
+            follow(v);
         if constexpr (is_floating_point()) {
             for (unsigned i = 0; i < N; ++i) data[i] = static_cast<float>(v.data[i]);
         } else {
@@ -70,8 +73,11 @@ class accum {
     template <typename T>
     vector<T, N> to_vector(int shift = 0) const {
         static_assert(is_floating_point() == detail::is_float_v<T>, "the types of vector and accumulator differ");
-        if constexpr (sizeof(T) < sizeof(lane_type)) nt_host::count(N, sizeof(lane_type) == 8 ? 16 : 32);
         vector<T, N> result;
+        if constexpr (sizeof(T) < sizeof(lane_type))
+            result.follow(nt_host::issue(nt_host::NARROW, nt_host::pieces(N, nt_host::WIDENED_LANES), *this));
+        else
+            result.follow(*this);
         if constexpr (std::is_same_v<T, float>) {
             for (unsigned i = 0; i < N; ++i) result.data[i] = data[i];
         } else if constexpr (std::is_same_v<T, bfloat16>) {
@@ -104,12 +110,14 @@ class accum {
     accum<Tag, M> extract(unsigned index) const {
         if (index >= N / M) nt_host::fail("accum::extract: the part lies outside of the accumulator");
         accum<Tag, M> result;
+        result.follow(*this);
         for (unsigned i = 0; i < M; ++i) result.data[i] = data[index * M + i];
         return result;
     }
     template <unsigned M>
     accum &insert(unsigned index, const accum<Tag, M> &part) {
         if (index >= N / M) nt_host::fail("accum::insert: the part lies outside of the accumulator");
+        follow(part);
         for (unsigned i = 0; i < M; ++i) data[index * M + i] = part.data[i];
         return *this;
     }
@@ -122,16 +130,19 @@ namespace detail {
 template <typename A, typename B>
 constexpr unsigned multiplied_lanes() {
     constexpr unsigned size = sizeof(A) > sizeof(B) ? sizeof(A) : sizeof(B);
-    if constexpr (std::is_same_v<A, bfloat16>) return __AIE_ARCH__ == 20 ? 16 : 32;
+    if constexpr (std::is_same_v<A, bfloat16>) return nt_host::MULTIPLIED_LANES;
     if constexpr (size == 4) return 0;
     return __AIE_ARCH__ == 20 || size == 2 ? 32 : 64;
 }
-template <typename A, typename B>
-constexpr void count_products(unsigned lanes) {
+template <typename A, typename B, typename... Operands>
+nt_host::Timed multiplied(unsigned lanes, const Operands &...operands) {
+    constexpr auto instruction = is_float_v<A> ? nt_host::PRODUCT : nt_host::INTEGER_PRODUCT;
     if constexpr (multiplied_lanes<A, B>() > 0) {
-        nt_host::count(lanes, multiplied_lanes<A, B>());
+        return nt_host::issue(instruction, nt_host::pieces(lanes, multiplied_lanes<A, B>()), operands...);
     } else {
-        nt_host::count((lanes + 15) / 16 * (is_float_v<A> ? 17 : 8));
+        constexpr unsigned moves = is_float_v<A> ? 8 : 4, products = is_float_v<A> ? 9 : 4;
+        const auto shuffled = nt_host::issue(nt_host::LANES, moves * nt_host::pieces(lanes, 16), operands...);
+        return nt_host::issue(instruction, products * nt_host::pieces(lanes, 16), shuffled);
     }
 }
 
@@ -163,8 +174,8 @@ auto vector_cast(const A &acc) {
 
 template <typename Tag, typename A, typename B, unsigned N>
 accum<Tag, N> mul(const vector<A, N> &a, const vector<B, N> &b) {
-    detail::count_products<A, B>(N);
     accum<Tag, N> result;
+    result.follow(detail::multiplied<A, B>(N, a, b));
     for (unsigned i = 0; i < N; ++i) result.data[i] = detail::lane<Tag>(a.data[i]) * detail::lane<Tag>(b.data[i]);
     return result;
 }
@@ -185,6 +196,7 @@ template <Accum Acc>
 Acc neg(const Acc &acc) {
     using Tag = typename Acc::value_type;
     Acc result;
+    result.follow(nt_host::issue(nt_host::SUM, nt_host::pieces(Acc::size(), 16), acc));
     for (unsigned i = 0; i < Acc::size(); ++i) result.data[i] = -detail::lane<Tag>(acc.data[i]);
     return result;
 }
@@ -197,8 +209,8 @@ auto negmul(const vector<A, N> &a, const vector<B, N> &b) {
 // acc + a b; the operands of a product are vectors or one of them a number.
 template <typename Tag, typename A, typename B, unsigned N>
 accum<Tag, N> mac(const accum<Tag, N> &acc, const vector<A, N> &a, const vector<B, N> &b) {
-    detail::count_products<A, B>(N);
     accum<Tag, N> result;
+    result.follow(detail::multiplied<A, B>(N, acc, a, b));
     for (unsigned i = 0; i < N; ++i)
         result.data[i] = detail::lane<Tag>(acc.data[i]) + detail::lane<Tag>(a.data[i]) * detail::lane<Tag>(b.data[i]);
     return result;
@@ -215,8 +227,8 @@ accum<Tag, N> mac(const accum<Tag, N> &acc, const vector<A, N> &a, B b) {
 // acc - a b
 template <typename Tag, typename A, typename B, unsigned N>
 accum<Tag, N> msc(const accum<Tag, N> &acc, const vector<A, N> &a, const vector<B, N> &b) {
-    detail::count_products<A, B>(N);
     accum<Tag, N> result;
+    result.follow(detail::multiplied<A, B>(N, acc, a, b));
     for (unsigned i = 0; i < N; ++i)
         result.data[i] = detail::lane<Tag>(acc.data[i]) - detail::lane<Tag>(a.data[i]) * detail::lane<Tag>(b.data[i]);
     return result;
@@ -232,8 +244,8 @@ accum<Tag, N> msc(const accum<Tag, N> &acc, const vector<A, N> &a, B b) {
 
 template <typename Tag, unsigned N>
 accum<Tag, N> add(const accum<Tag, N> &a, const accum<Tag, N> &b) {
-    nt_host::count(N, 16);
     accum<Tag, N> result;
+    result.follow(nt_host::issue(nt_host::SUM, nt_host::pieces(N, 16), a, b));
     for (unsigned i = 0; i < N; ++i) result.data[i] = detail::lane<Tag>(a.data[i]) + detail::lane<Tag>(b.data[i]);
     return result;
 }
@@ -243,8 +255,8 @@ accum<Tag, N> add(const accum<Tag, N> &a, const vector<T, N> &b) {
 }
 template <typename Tag, unsigned N>
 accum<Tag, N> sub(const accum<Tag, N> &a, const accum<Tag, N> &b) {
-    nt_host::count(N, 16);
     accum<Tag, N> result;
+    result.follow(nt_host::issue(nt_host::SUM, nt_host::pieces(N, 16), a, b));
     for (unsigned i = 0; i < N; ++i) result.data[i] = detail::lane<Tag>(a.data[i]) - detail::lane<Tag>(b.data[i]);
     return result;
 }

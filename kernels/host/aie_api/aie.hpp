@@ -4,8 +4,8 @@
 // simulator runs it. What the array does not have does not compile here either; what it does wrongly without a word,
 // such as an access at an unaligned address, fails.
 //
-// Known differences. Sums of products are rounded after each term here; the array's order and rounding within one
-// instruction are not documented. A product of float vectors is exact and rounded once here; the array composes it
+// Known differences. Sums of products are rounded after each term here, but for products of bfloat16 matrices on aie2;
+// the array's order and rounding within one instruction are not documented otherwise. A product of float vectors is exact and rounded once here; the array composes it
 // from products of bfloat16.
 #pragma once
 

@@ -25,6 +25,7 @@ inline void check_alignment(const T *pointer) {
 template <unsigned N, typename T>
 vector<T, N> read(const T *pointer) {
     vector<T, N> result;
+    result.loaded(sizeof result.data);
     std::memcpy(result.data, pointer, sizeof result.data);
     return result;
 }
@@ -39,6 +40,7 @@ vector<T, N> load_v(const T *pointer) {
 template <typename T, unsigned N>
 void store_v(T *pointer, const vector<T, N> &v) {
     detail::check_alignment<N>(pointer);
+    nt_host::stored(sizeof v.data, v);
     std::memcpy(pointer, v.data, sizeof v.data);
 }
 
@@ -47,12 +49,16 @@ template <unsigned N, typename T>
 vector<T, N> load_unaligned_v(const T *pointer, unsigned aligned = 1) {
     if (reinterpret_cast<std::uintptr_t>(pointer) % (aligned * sizeof(T)))
         nt_host::fail("load_unaligned_v: the address is not aligned as promised");
-    return detail::read<N>(pointer);
+    vector<T, N> result = detail::read<N>(pointer);
+    result.unaligned(sizeof result.data);
+    return result;
 }
 template <typename T, unsigned N>
 void store_unaligned_v(T *pointer, const vector<T, N> &v, unsigned aligned = 1) {
     if (reinterpret_cast<std::uintptr_t>(pointer) % (aligned * sizeof(T)))
         nt_host::fail("store_unaligned_v: the address is not aligned as promised");
+    nt_host::stored_unaligned(sizeof v.data);
+    nt_host::stored(sizeof v.data, v);
     std::memcpy(pointer, v.data, sizeof v.data);
 }
 

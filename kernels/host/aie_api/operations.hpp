@@ -23,15 +23,18 @@ namespace detail {
 // Integers wrap; bfloat16 is computed in a float32 accumulator, which the core's rounding mode converts back.
 template <typename T, unsigned N, typename Operation>
 vector<T, N> arithmetic(const vector<T, N> &a, const vector<T, N> &b, Operation operation) {
-    nt_host::count(N, is_float_v<T> ? 16 : native_vector_length_v<T>);
     if constexpr (std::is_same_v<T, bfloat16>) {
         accum<accfloat, N> result;
+        result.follow(nt_host::issue(nt_host::PRODUCT, nt_host::pieces(N, 16), a, b));
         for (unsigned i = 0; i < N; ++i)
             result.data[i] = operation(static_cast<float>(a.data[i]), static_cast<float>(b.data[i]));
         return result.template to_vector<bfloat16>();
     } else {
         using Lane = std::conditional_t<is_float_v<T>, T, uint32>;
         vector<T, N> result;
+        constexpr auto instruction = is_float_v<T> ? nt_host::SUM : nt_host::LANES;
+        constexpr unsigned native = is_float_v<T> ? 16 : native_vector_length_v<T>;
+        result.follow(nt_host::issue(instruction, nt_host::pieces(N, native), a, b));
         for (unsigned i = 0; i < N; ++i)
             result.data[i] = static_cast<T>(operation(static_cast<Lane>(a.data[i]), static_cast<Lane>(b.data[i])));
         return result;
@@ -49,8 +52,8 @@ constexpr auto comparable(T value) {
 
 template <typename T, unsigned N, typename Predicate>
 mask<N> compare(const vector<T, N> &a, const vector<T, N> &b, Predicate predicate) {
-    nt_host::count(N, native_vector_length_v<T>);
     mask<N> result;
+    result.follow(nt_host::issue(nt_host::LANES, nt_host::pieces(N, native_vector_length_v<T>), a, b));
     for (unsigned i = 0; i < N; ++i) result.lane[i] = predicate(comparable(a.data[i]), comparable(b.data[i]));
     return result;
 }
@@ -62,8 +65,8 @@ mask<N> compare(const vector<T, N> &a, const vector<T, N> &b, Predicate predicat
 template <unsigned N, typename Predicate>
 mask<N> compare(const vector<float, N> &a, const vector<float, N> &b, Predicate predicate) {
     const auto difference = sub(accum<accfloat, N>(a), accum<accfloat, N>(b)).template to_vector<bfloat16>();
-    nt_host::count(N, native_vector_length_v<bfloat16>);
     mask<N> result;
+    result.follow(nt_host::issue(nt_host::LANES, nt_host::pieces(N, native_vector_length_v<bfloat16>), difference));
     for (unsigned i = 0; i < N; ++i) {
         const bfloat16 x = difference.data[i];
         result.lane[i] = predicate(x.bits == 0x8000 ? -1.0f : static_cast<float>(x), 0.0f);
@@ -74,8 +77,8 @@ mask<N> compare(const vector<float, N> &a, const vector<float, N> &b, Predicate 
 template <typename T, unsigned N, typename Operation>
 vector<T, N> bitwise(const vector<T, N> &a, const vector<T, N> &b, Operation operation) {
     static_assert(!is_float_v<T>, "bit operations take integers");
-    nt_host::count(N, native_vector_length_v<T>);
     vector<T, N> result;
+    result.follow(nt_host::issue(nt_host::LANES, nt_host::pieces(N, native_vector_length_v<T>), a, b));
     for (unsigned i = 0; i < N; ++i) result.data[i] = static_cast<T>(operation(a.data[i], b.data[i]));
     return result;
 }
@@ -154,8 +157,8 @@ vector<float, N> min(const vector<float, N> &a, const vector<float, N> &b) {
 }
 template <typename T, unsigned N>
 vector<T, N> max(const vector<T, N> &a, const vector<T, N> &b) {
-    nt_host::count(N, native_vector_length_v<T>);
     vector<T, N> result;
+    result.follow(nt_host::issue(nt_host::LANES, nt_host::pieces(N, native_vector_length_v<T>), a, b));
     for (unsigned i = 0; i < N; ++i)
         result.data[i] = detail::comparable(a.data[i]) < detail::comparable(b.data[i]) ? b.data[i] : a.data[i];
     return result;
@@ -166,8 +169,8 @@ vector<T, N> max(const vector<T, N> &a, std::type_identity_t<T> b) {
 }
 template <typename T, unsigned N>
 vector<T, N> min(const vector<T, N> &a, const vector<T, N> &b) {
-    nt_host::count(N, native_vector_length_v<T>);
     vector<T, N> result;
+    result.follow(nt_host::issue(nt_host::LANES, nt_host::pieces(N, native_vector_length_v<T>), a, b));
     for (unsigned i = 0; i < N; ++i)
         result.data[i] = detail::comparable(b.data[i]) < detail::comparable(a.data[i]) ? b.data[i] : a.data[i];
     return result;
@@ -180,8 +183,8 @@ vector<T, N> min(const vector<T, N> &a, std::type_identity_t<T> b) {
 template <typename T, unsigned N>
 vector<T, N> neg(const vector<T, N> &v) {
     static_assert(std::numeric_limits<T>::is_signed || detail::is_float_v<T>, "neg of an unsigned vector");
-    nt_host::count(N, native_vector_length_v<T>);
     vector<T, N> result;
+    result.follow(nt_host::issue(nt_host::LANES, nt_host::pieces(N, native_vector_length_v<T>), v));
     for (unsigned i = 0; i < N; ++i) {
         if constexpr (std::is_same_v<T, bfloat16>) {
             result.data[i].bits = v.data[i].bits ^ 0x8000;
@@ -201,8 +204,8 @@ vector<T, N> abs(const vector<T, N> &v) {
     } else if constexpr (std::is_same_v<T, float>) {
         return bit_and(v.template cast_to<int32>(), 0x7fffffff).template cast_to<float>();
     } else {
-        nt_host::count(N, native_vector_length_v<T>);
         vector<T, N> result;
+        result.follow(nt_host::issue(nt_host::LANES, nt_host::pieces(N, native_vector_length_v<T>), v));
         for (unsigned i = 0; i < N; ++i)
             result.data[i] = v.data[i] < 0 ? static_cast<T>(-static_cast<uint32>(v.data[i])) : v.data[i];
         return result;
@@ -212,8 +215,8 @@ vector<T, N> abs(const vector<T, N> &v) {
 // Lane i of `a` where bit i of the mask is 0, of `b` where it is 1.
 template <typename T, unsigned N>
 vector<T, N> select(const vector<T, N> &a, const vector<T, N> &b, const mask<N> &m) {
-    nt_host::count(N, native_vector_length_v<T>);
     vector<T, N> result;
+    result.follow(nt_host::issue(nt_host::LANES, nt_host::pieces(N, native_vector_length_v<T>), a, b, m));
     for (unsigned i = 0; i < N; ++i) result.data[i] = m.lane[i] ? b.data[i] : a.data[i];
     return result;
 }
@@ -249,8 +252,8 @@ vector<T, N> logical_downshift(const vector<T, N> &v, unsigned shift) {
 template <typename To = int32, typename T, unsigned N>
 vector<To, N> to_fixed(const vector<T, N> &v, int shift = 0) {
     static_assert(detail::is_float_v<T>, "to_fixed takes a floating-point vector");
-    nt_host::count((sizeof(To) == 4 ? 16 : 3) * ((N + 31) / 32));
     vector<To, N> result;
+    result.follow(nt_host::issue(nt_host::NARROW, (sizeof(To) == 4 ? 16 : 3) * nt_host::pieces(N, 32), v));
     const double scale = std::bit_cast<double>(static_cast<std::uint64_t>(1023 + shift) << 52);
     for (unsigned i = 0; i < N; ++i) {
         const double value = static_cast<double>(static_cast<float>(v.data[i])) * scale;
@@ -272,8 +275,11 @@ template <typename To = float, typename T, unsigned N>
 vector<To, N> to_float(const vector<T, N> &v, int shift = 0) {
     static_assert(!detail::is_float_v<T>, "to_float takes an integer vector");
     // Widening, one addition and one subtraction; int32 in two halves, which takes two shuffles and a sum more.
-    nt_host::count((sizeof(T) == 4 ? 9 : 3) * ((N + 31) / 32));
     accum<accfloat, N> result;
+    constexpr unsigned pieces = nt_host::pieces(N, 32);
+    const auto widened = nt_host::issue(nt_host::WIDEN, (sizeof(T) == 4 ? 4 : 1) * pieces, v);
+    const auto shifted = nt_host::issue(nt_host::SUM, (sizeof(T) == 4 ? 3 : 1) * pieces, widened);
+    result.follow(nt_host::issue(nt_host::SUM, (sizeof(T) == 4 ? 2 : 1) * pieces, shifted));
     const float scale = std::bit_cast<float>(static_cast<uint32>(127 - shift) << 23);
     for (unsigned i = 0; i < N; ++i) result.data[i] = static_cast<float>(v.data[i]) * scale;
     return result.template to_vector<To>();
@@ -282,7 +288,8 @@ vector<To, N> to_float(const vector<T, N> &v, int shift = 0) {
 // Pairwise over halves, as the array adds.
 template <typename T, unsigned N>
 T reduce_add(const vector<T, N> &v) {
-    nt_host::count(2 * std::bit_width(N - 1));  // a shuffle and an operation per halving
+    nt_host::issue(nt_host::LANES, std::bit_width(N - 1), v);  // a shuffle per halving, and an operation
+    nt_host::issue(detail::is_float_v<T> ? nt_host::SUM : nt_host::LANES, std::bit_width(N - 1), v);
     if constexpr (std::is_same_v<T, bfloat16>) {
         accum<accfloat, N> sum(v);
         for (unsigned half = N / 2; half > 0; half /= 2)
@@ -299,7 +306,8 @@ T reduce_add(const vector<T, N> &v) {
 }
 template <typename T, unsigned N>
 T reduce_max(const vector<T, N> &v) {
-    nt_host::count(2 * std::bit_width(N - 1));  // a shuffle and an operation per halving
+    nt_host::issue(nt_host::LANES, std::bit_width(N - 1), v);  // a shuffle per halving, and an operation
+    nt_host::issue(detail::is_float_v<T> ? nt_host::SUM : nt_host::LANES, std::bit_width(N - 1), v);
     T result = v.data[0];
     for (unsigned i = 1; i < N; ++i)
         if (detail::comparable(result) < detail::comparable(v.data[i])) result = v.data[i];
@@ -307,7 +315,8 @@ T reduce_max(const vector<T, N> &v) {
 }
 template <typename T, unsigned N>
 T reduce_min(const vector<T, N> &v) {
-    nt_host::count(2 * std::bit_width(N - 1));  // a shuffle and an operation per halving
+    nt_host::issue(nt_host::LANES, std::bit_width(N - 1), v);  // a shuffle per halving, and an operation
+    nt_host::issue(detail::is_float_v<T> ? nt_host::SUM : nt_host::LANES, std::bit_width(N - 1), v);
     T result = v.data[0];
     for (unsigned i = 1; i < N; ++i)
         if (detail::comparable(v.data[i]) < detail::comparable(result)) result = v.data[i];

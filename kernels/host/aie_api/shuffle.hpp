@@ -12,8 +12,8 @@ namespace detail {
 // result[i] = v[source(i)]
 template <unsigned M, typename T, unsigned N, typename Source>
 vector<T, M> gather(const vector<T, N> &v, Source source) {
-    nt_host::count(N, native_vector_length_v<T>);
     vector<T, M> result;
+    result.follow(nt_host::issue(nt_host::LANES, nt_host::pieces(N, native_vector_length_v<T>), v));
     for (unsigned i = 0; i < M; ++i) result.data[i] = v.data[source(i)];
     return result;
 }
@@ -43,8 +43,8 @@ vector<T, N> reverse(const vector<T, N> &v) {
 template <typename T, unsigned N>
 vector<T, N> shuffle_up_fill(const vector<T, N> &v, const vector<T, N> &fill, unsigned n) {
     if (n > N) nt_host::fail("a shift by more lanes than the vector has");
-    nt_host::count(N, native_vector_length_v<T>);
     vector<T, N> result;
+    result.follow(nt_host::issue(nt_host::LANES, nt_host::pieces(N, native_vector_length_v<T>), v, fill));
     std::memcpy(result.data, fill.data + (N - n), n * sizeof(T));
     std::memcpy(result.data + n, v.data, (N - n) * sizeof(T));
     return result;
@@ -53,8 +53,8 @@ vector<T, N> shuffle_up_fill(const vector<T, N> &v, const vector<T, N> &fill, un
 template <typename T, unsigned N>
 vector<T, N> shuffle_down_fill(const vector<T, N> &v, const vector<T, N> &fill, unsigned n) {
     if (n > N) nt_host::fail("a shift by more lanes than the vector has");
-    nt_host::count(N, native_vector_length_v<T>);
     vector<T, N> result;
+    result.follow(nt_host::issue(nt_host::LANES, nt_host::pieces(N, native_vector_length_v<T>), v, fill));
     std::memcpy(result.data, v.data + n, (N - n) * sizeof(T));
     std::memcpy(result.data + (N - n), fill.data, n * sizeof(T));
     return result;
@@ -93,7 +93,7 @@ vector<T, N> shuffle_down(const vector<T, N> &v, unsigned n) {
 template <typename T, unsigned N>
 std::pair<vector<T, N>, vector<T, N>> interleave_zip(const vector<T, N> &a, const vector<T, N> &b, unsigned chunk) {
     detail::check_chunk(chunk, N);
-    nt_host::count(2 * N, native_vector_length_v<T>);
+    const auto time = nt_host::issue(nt_host::LANES, nt_host::pieces(2 * N, native_vector_length_v<T>), a, b);
     T all[2 * N];
     for (unsigned i = 0; i < N; ++i) {
         const unsigned target = i / chunk * 2 * chunk + i % chunk;
@@ -101,6 +101,8 @@ std::pair<vector<T, N>, vector<T, N>> interleave_zip(const vector<T, N> &a, cons
         all[target + chunk] = b.data[i];
     }
     std::pair<vector<T, N>, vector<T, N>> result;
+    result.first.follow(time);
+    result.second.follow(time);
     std::memcpy(result.first.data, all, sizeof result.first.data);
     std::memcpy(result.second.data, all + N, sizeof result.second.data);
     return result;
@@ -110,11 +112,13 @@ std::pair<vector<T, N>, vector<T, N>> interleave_zip(const vector<T, N> &a, cons
 template <typename T, unsigned N>
 std::pair<vector<T, N>, vector<T, N>> interleave_unzip(const vector<T, N> &a, const vector<T, N> &b, unsigned chunk) {
     detail::check_chunk(chunk, N);
-    nt_host::count(2 * N, native_vector_length_v<T>);
+    const auto time = nt_host::issue(nt_host::LANES, nt_host::pieces(2 * N, native_vector_length_v<T>), a, b);
     T all[2 * N];
     std::memcpy(all, a.data, sizeof a.data);
     std::memcpy(all + N, b.data, sizeof b.data);
     std::pair<vector<T, N>, vector<T, N>> result;
+    result.first.follow(time);
+    result.second.follow(time);
     for (unsigned i = 0; i < N; ++i) {
         const unsigned source = i / chunk * 2 * chunk + i % chunk;
         result.first.data[i] = all[source];

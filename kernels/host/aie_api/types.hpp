@@ -12,6 +12,8 @@
 #error "compile with -D__AIE_ARCH__=20 for aie2 or 21 for aie2p"
 #endif
 
+#include "units.hpp"
+
 using int8 = std::int8_t;
 using uint8 = std::uint8_t;
 using int16 = std::int16_t;
@@ -74,19 +76,6 @@ struct CoreState {
 };
 
 inline thread_local CoreState core_state;
-
-// Vector instructions that the array needs for what has been called, where NT_HOST_COUNT is defined. Not counted: what
-// goes into other slots of the same bundles, which are loads, stores, moves between registers, broadcasts and masks.
-#ifdef NT_HOST_COUNT
-inline thread_local unsigned instructions = 0;
-constexpr void count(unsigned number) {
-    if (!std::is_constant_evaluated()) instructions += number;
-}
-#else
-constexpr void count(unsigned) {}
-#endif
-// For `lanes` lanes with so many lanes per instruction.
-constexpr void count(unsigned lanes, unsigned native) { count((lanes + native - 1) / native); }
 
 }  // namespace nt_host
 

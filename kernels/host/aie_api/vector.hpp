@@ -8,7 +8,7 @@
 namespace aie {
 
 template <unsigned N>
-class mask {
+class mask : public nt_host::Timed {
   public:
     bool lane[N];
 
@@ -44,16 +44,19 @@ class mask {
 
     mask operator&(const mask &other) const {
         mask result;
+        result.follow(later(other));
         for (unsigned i = 0; i < N; ++i) result.lane[i] = lane[i] & other.lane[i];
         return result;
     }
     mask operator|(const mask &other) const {
         mask result;
+        result.follow(later(other));
         for (unsigned i = 0; i < N; ++i) result.lane[i] = lane[i] | other.lane[i];
         return result;
     }
     mask operator~() const {
         mask result;
+        result.follow(later(*this));
         for (unsigned i = 0; i < N; ++i) result.lane[i] = !lane[i];
         return result;
     }
@@ -74,6 +77,8 @@ class mask {
     }
 
   private:
+    // Scalar instructions combine masks.
+    nt_host::Timed later(const mask &other) const { return nt_host::issue(nt_host::MASK, 0, *this, other); }
     template <typename Word>
     static mask from_words(const Word *words, unsigned count, unsigned bits) {
         mask result;
@@ -118,7 +123,7 @@ template <typename T>
 inline constexpr unsigned native_vector_length_v = 64 / sizeof(T);
 
 template <typename T, unsigned N>
-class vector {
+class vector : public nt_host::Timed {
     static_assert(detail::is_element_v<T>, "the array has no vectors of this element type");
     static_assert(detail::is_vector_size_v<sizeof(T) * 8 * N>, "vectors have 128, 256, 512 or 1024 bits, or 2048 on aie2p");
 
@@ -152,6 +157,7 @@ class vector {
         static_assert(M <= N);
         if (index >= N / M) nt_host::fail("vector::extract: the part lies outside of the vector");
         vector<T, M> result;
+        result.follow(*this);
         for (unsigned i = 0; i < M; ++i) result.data[i] = data[index * M + i];
         return result;
     }
@@ -159,6 +165,7 @@ class vector {
     vector &insert(unsigned index, const vector<T, M> &part) {
         static_assert(M <= N);
         if (index >= N / M) nt_host::fail("vector::insert: the part lies outside of the vector");
+        follow(part);
         for (unsigned i = 0; i < M; ++i) data[index * M + i] = part.data[i];
         return *this;
     }
@@ -167,6 +174,7 @@ class vector {
     vector<T, M> grow() const {
         static_assert(M >= N);
         vector<T, M> result;
+        result.follow(*this);
         std::memset(result.data, 0xff, sizeof result.data);
         std::memcpy(result.data, data, sizeof data);
         return result;
@@ -176,6 +184,7 @@ class vector {
     template <typename To>
     auto cast_to() const {
         vector<To, N * sizeof(T) / sizeof(To)> result;
+        result.follow(*this);
         std::memcpy(result.data, data, sizeof data);
         return result;
     }
@@ -184,16 +193,16 @@ class vector {
     auto unpack() const {
         static_assert(sizeof(T) == 1 && !is_floating_point(), "unpack takes 8-bit integers");
         using To = std::conditional_t<is_signed(), int16, uint16>;
-        nt_host::count(N, 32);
         vector<To, N> result;
+        result.follow(nt_host::issue(nt_host::UNPACK, nt_host::pieces(N, 32), *this));
         for (unsigned i = 0; i < N; ++i) result.data[i] = data[i];
         return result;
     }
     auto pack() const {
         static_assert(sizeof(T) == 2 && !is_floating_point(), "pack takes 16-bit integers");
         using To = std::conditional_t<is_signed(), int8, uint8>;
-        nt_host::count(N, 32);
         vector<To, N> result;
+        result.follow(nt_host::issue(nt_host::PACK, nt_host::pieces(N, 32), *this));
         const saturation_mode mode = get_saturation();
         for (unsigned i = 0; i < N; ++i) result.data[i] = detail::narrowed<To>(data[i], mode);
         return result;
@@ -213,6 +222,7 @@ auto vector_cast(const V &v) {
 
 template <typename T, unsigned N = native_vector_length_v<T>>
 vector<T, N> broadcast(T value) {
+    nt_host::broadcasted(value);
     vector<T, N> result;
     for (unsigned i = 0; i < N; ++i) result.data[i] = value;
     return result;

@@ -145,6 +145,17 @@ inline aie::mask<N> le(const aie::vector<T, N> &a, const aie::vector<T, N> &b) {
         return aie::le(a, b);
     }
 }
+// The same with a number that is no NaN. The bits of floats of one sign have their order.
+template <unsigned N>
+inline aie::mask<N> gt(const Float<N> &x, std::type_identity_t<float> bound) {
+    const int32 limit = __builtin_bit_cast(int32, bound + 0.0f);  // without the sign of a zero
+    if (limit >= 0) return aie::gt(bits(x), limit) & aie::le(bits(x), INFINITY_BITS);
+    return aie::lt(x.template cast_to<uint32>(), static_cast<uint32>(limit)) & aie::le(magnitude(x), INFINITY_BITS);
+}
+template <unsigned N>
+inline aie::mask<N> lt(const Float<N> &x, std::type_identity_t<float> bound) {
+    return gt(from_bits(aie::bit_xor(SIGN_BIT, bits(x))), -bound);
+}
 template <unsigned N>
 inline aie::mask<N> eq(const aie::mask<N> &a, const aie::mask<N> &b) {
     return ~nt::bit_xor(a, b);
@@ -203,6 +214,24 @@ inline Split<parts, N> split_below(const Float<N> &x) {
 template <unsigned N>
 inline Split<1, N> brief(const Float<N> &x) {
     return {{Sum<N>(x).template to_vector<bfloat16>()}};
+}
+template <unsigned N>
+inline Split<1, N> brief(const Bfloat<N> &x) {
+    return {{x}};
+}
+template <unsigned N>
+inline Float<N> widened(const Bfloat<N> &x) {
+    return value(Sum<N>(x));
+}
+
+// Only one port converts while it loads: the product with 1 widens the other operand.
+template <unsigned N>
+inline Float<N> add(const Float<N> &a, const Split<1, N> &b) {
+    return value(aie::mac(Sum<N>(a), b[0], bfloat16(1.0f)));
+}
+template <unsigned N>
+inline Float<N> sub(const Float<N> &a, const Split<1, N> &b) {
+    return value(aie::msc(Sum<N>(a), b[0], bfloat16(1.0f)));
 }
 
 // The product of the leading parts is right where the result is NaN, infinite or zero. The sum of all is not, because

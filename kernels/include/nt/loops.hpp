@@ -9,6 +9,14 @@
 #define NT_UNROLL  // for the host it does not matter
 #endif
 
+// Before loops that Peano does not pipeline: a round computes `count` vectors, whose instructions overlap.
+#define NT_PRAGMA(text) _Pragma(#text)
+#if defined(__AIECC__)
+#define NT_UNROLL_BY(count) NT_PRAGMA(clang loop unroll_count(count))
+#else
+#define NT_UNROLL_BY(count)
+#endif
+
 // Before loops of at least 4 rounds, of which the compiler does not know the number: only then Peano lets rounds overlap
 // (llvm-aie's PERF_OPT_GUIDE.md). Other compilers do not know the hint.
 #if defined(__AIECC__)

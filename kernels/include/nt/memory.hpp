@@ -10,7 +10,9 @@ namespace nt {
 
 template <typename Register, typename Stored, unsigned N>
 inline auto loaded(const aie::vector<Stored, N> &v) {
-    if constexpr (std::is_same_v<Stored, bfloat16>) {
+    if constexpr (std::is_same_v<Register, Stored>) {
+        return v;
+    } else if constexpr (std::is_same_v<Stored, bfloat16>) {
         return cast<Register>(value(Sum<N>(v)));
     } else {
         return cast<Register>(v);

@@ -1,0 +1,206 @@
+"""Counts of instructions of core functions: `python -m npu_tensor.tools.counts` writes them.
+
+A C++ compiler builds the headers of the kernels with NT_HOST_COUNT for each array. Each function runs twice: the first
+run brings its constants into registers. Loops run with one and with two rounds; the difference is a round.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from npu_tensor.dataflow.array import Arch
+from npu_tensor.kernels.codegen import cycles, emitter
+from npu_tensor.ops.primitives import PRIMITIVES
+
+__all__ = ["counted", "main"]
+
+_FLOAT: Final = (
+    "add sub neg abs select eq ne lt le gt ge maximum minimum floor ceil trunc rint round_bfloat16 "
+    "round_float16 mul div sqrt exp expm1 log log1p log2 log10 sin cos tanh atan erf pow sum_lanes max_lanes "
+    "min_lanes"
+)
+_INTEGER: Final = (
+    "add sub maximum minimum neg eq ne lt le gt ge and or xor not select mul abs shift_left shift_right "
+    "sum_lanes max_lanes min_lanes"
+)
+_REDUCTIONS: Final = "row_sum row_prod row_max row_min row_argmax row_argmin"
+_BINARY: Final = "add sub mul div maximum minimum pow eq ne lt le gt ge and or xor shift_left shift_right"
+_SIZES: Final = {"float32": 4, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
+_FORMATS: Final = {"q8_0": "8, false", "q4_0": "4, false", "q4_1": "4, true"}
+
+
+_HEAD: Final = """
+#define NT_HOST_COUNT
+#include <nt/get_rows.hpp>
+#include <nt/quantized.hpp>
+#include <nt/rope.hpp>
+#include <nt/rows.hpp>
+#include <nt/transpose.hpp>
+void note(int *out, unsigned chain, unsigned carried, unsigned takes, unsigned gives) {
+    for (unsigned i = 0; i < nt_host::SLOTS; ++i) out[i] = nt_host::work[i];
+    for (unsigned value : {chain, carried, takes, gives}) *(out++ + nt_host::SLOTS) = value;
+}
+void begin() {
+    nt_host::core_state.rounding = aie::rounding_mode::conv_even;
+    nt_host::latest = 0;
+    for (int &slot : nt_host::work) slot = 0;
+}
+template <typename V, typename Body>
+void measure(int *out, V x, Body body) {
+    body(x);
+    begin();
+    x.begin({});
+    const auto result = body(x);
+    note(out, result.value().ready, 0, x.value().places, result.value().places);
+}
+template <typename State>
+unsigned ready(const State &state) {
+    if constexpr (requires { state.total; }) return state.total.value().ready;
+    else return state.best.value().ready;
+}
+template <typename State, typename V>
+void reduce(int *out, V x) {
+    State state;
+    state.add(x, 0, nt::all_lanes{});
+    state.add(x, 0, nt::all_lanes{});
+    const unsigned first = ready(state);
+    begin();
+    x.begin({});
+    state.add(x, 0, nt::all_lanes{});
+    note(out, ready(state), ready(state) - first, x.value().places, 0);
+}
+template <typename Body>
+void repeat(int *out, Body body) {
+    int single[nt_host::SLOTS];
+    body(1);
+    begin();
+    body(1);
+    for (unsigned i = 0; i < nt_host::SLOTS; ++i) single[i] = nt_host::work[i];
+    const unsigned chain = nt_host::latest;
+    begin();
+    body(2);
+    for (unsigned i = 0; i < nt_host::SLOTS; ++i) nt_host::work[i] -= single[i];
+    note(out, chain, nt_host::latest - chain, 0, 0);
+}
+alignas(64) unsigned char memory[8][1 << 15];
+template <typename T>
+T *at(unsigned number) { return reinterpret_cast<T *>(memory[number]); }
+constexpr auto one = [] { return nt::Split<1, 16>{{aie::broadcast<bfloat16, 16>(1)}}; };
+template <typename T, unsigned N>
+auto ones() { return nt::broadcast<T, N>(T(1)); }
+"""
+
+# Loops by name: statements that run `n` rounds.
+_LOOPS: Final = {
+    "keep": "for (int i = 0; i < 16 * n; i += 16) aie::store_v(at<int32>(1) + i, aie::load_v<16>(at<int32>(0) + i));",
+    "copy": "nt::copy_words(at<int32>(0), at<int32>(1), 16 * (n + 4));",
+    "transpose int8": "nt::transpose(at<int8>(0), at<int8>(1), 16, 64 * n, 16);",
+    "transpose int16": "nt::transpose(at<int16>(0), at<int16>(1), 16, 32 * n, 16);",
+    **{
+        f"rope {name}": f"nt::rotate_row<{neighbours}>(at<bfloat16>(0), nt::RopeTable(at<bfloat16>(1), 64), "
+        "at<bfloat16>(2), 64 * n, 64 * n);"
+        for name, neighbours in (("neighbours", "true"), ("halves", "false"))
+    },
+    "rope_table": "nt::RopeTable(at<bfloat16>(1), 16 * n).fill(3, at<int32>(0), 1.0f);",
+    "rope_divide": "nt::divide_turns(at<float>(0), at<int32>(1), at<int32>(2), 16 * n);",
+    **{
+        f"quantized {name}": f"*at<int32>(3) = 0; nt::multiply_blocks<nt::Blocks<{format}>, 2>(at<uint8>(0), "
+        "at<bfloat16>(1), at<bfloat16>(4), at<float>(2), at<int32>(3), 1, n, 1);"
+        for name, format in _FORMATS.items()
+    },
+    **{
+        f"quantized_keep {name}": f"*at<int32>(3) = 0; nt::keep_blocks<nt::Blocks<{format}>, 256>(at<bfloat16>(0), "
+        "at<bfloat16>(1), at<bfloat16>(4), at<int32>(3), n);"
+        for name, format in _FORMATS.items()
+    },
+}
+
+
+def _statements() -> Iterator[tuple[str, str]]:
+    """Yield the name of each counted function and the C++ that counts it into `out`."""
+    names = [(name, "float32") for name in (*_FLOAT.split(), *emitter.FORMS, *_REDUCTIONS.split())]
+    names += [
+        (name, dtype)
+        for name in (*_INTEGER.split(), *_REDUCTIONS.split())
+        for dtype in _SIZES
+        if dtype not in ("float32", "bool")
+    ]
+    for (name, dtype), precision in itertools.product(names, ("full", "half")):
+        element = emitter.REGISTERS[dtype]
+        lanes = 16 if name.startswith("row_arg") else 64 // _SIZES[dtype]
+        value = f"ones<{element}, {lanes}>()"
+        if name in _REDUCTIONS.split():
+            statement = f"reduce<nt::{name}<{element}, {lanes}>>(out, {value});"
+        else:
+            if name in emitter.FORMS:
+                parts = 2 if precision == "half" else 3
+                text = emitter.FORMS[name].format(
+                    x="x", y="x", short_x="one()", short_y="one()", constant="0.1", parts=parts, precision=precision
+                )
+            elif name == "select":
+                text = f"nt::select(aie::mask<{lanes}>(true), x, x)"
+            else:
+                inexact = name in PRIMITIVES and PRIMITIVES[name].inexact and dtype == "float32"
+                arguments = "x, x" if name in _BINARY.split() else "x"
+                function = emitter.FUNCTIONS.get(name, name)
+                text = f"nt::{function}{f'<nt::{precision}>' if inexact else ''}({arguments})"
+            statement = f"measure(out, {value}, [](const auto &x) {{ return {text}; }});"
+        yield f"{name} {dtype} {precision}", statement
+    for source, result in itertools.product(_SIZES, _SIZES):
+        lanes = 64 // max(_SIZES[source], _SIZES[result])
+        value = f"nt::broadcast<{emitter.REGISTERS[source]}, {lanes}>(1)"
+        text = f"nt::cast<{emitter.REGISTERS[result]}>(x)"
+        yield f"{result} {source} cast", f"measure(out, {value}, [](const auto &x) {{ return {text}; }});"
+    for name, statement in _LOOPS.items():
+        yield name, f"repeat(out, [](int n) {{ {statement} }});"
+
+
+def counted(arch: Arch) -> dict[str, list[int]]:
+    """Count the functions for one array. Precisions that differ in nothing share an entry without one."""
+    statements = dict(_statements())
+    lines = [_HEAD, *(f'extern "C" void f{i}(int *out) {{ {text} }}' for i, text in enumerate(statements.values()))]
+    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+    if not compiler:
+        raise FileNotFoundError("no C++ compiler (g++ or clang++) on this machine")
+    folder = Path(cycles.__file__).parents[1]
+    options = ["-std=c++20", "-O0", "-w", f"-D__AIE_ARCH__={20 if arch == 'aie2' else 21}", "-shared", "-fPIC"]
+    includes = [f"-I{folder / 'host'}", f"-I{folder / 'include'}"]
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place, "counts.so")
+        command = [compiler, *options, *includes, "-x", "c++", "-", "-o", str(path)]
+        subprocess.run(command, input="\n".join(lines), text=True, check=True)
+        library = ctypes.CDLL(str(path))
+    out = (ctypes.c_int * cycles.FIELDS)()
+    result: dict[str, list[int]] = {}
+    for number, name in enumerate(statements):
+        library[f"f{number}"](out)
+        result[name] = list(out)
+    for name in [name for name in result if name.endswith(" full")]:
+        general = name.removesuffix(" full")
+        if result[name] == result[f"{general} half"]:
+            result[general] = result.pop(name)
+            del result[f"{general} half"]
+    return dict(sorted(result.items()))
+
+
+def main() -> None:
+    """Write kernels/codegen/counts.json."""
+    archs: tuple[Arch, ...] = ("aie2", "aie2p")
+    lines = []
+    for arch in archs:
+        entries = [f"    {json.dumps(name)}: {json.dumps(values)}" for name, values in counted(arch).items()]
+        lines.append(f'  "{arch}": {{\n' + ",\n".join(entries) + "\n  }")
+    cycles.COUNTS_FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
