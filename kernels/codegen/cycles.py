@@ -249,7 +249,7 @@ def work(
             size, converted = stored(number)
             ready[number] = use(number, ACCUMULATOR if converted else 0) + STORE_LATENCY
             slots[store] += -(-size // array.store_bytes)
-    return Work(*slots, latency=max(ready.values(), default=0), carried=carried)
+    return Work._make([*slots, max(ready.values(), default=0), carried])
 
 
 def program_bytes(
