@@ -19,9 +19,9 @@ def step(name: str, generation: str, context: int) -> Iterator[dict[str, Any]]:
 
 
 def test_two_launches_per_layer_and_one_per_token() -> None:
-    """Predictions are within 25 % of measurements; one launch per token has no launches in between."""
+    """Predictions are within 30 % of measurements; one launch per token has no launches in between."""
     two, one, products = step("Llama 3.2 1B, bfloat16", "npu2", context=2048)
-    assert abs(two["rate"] / two["published"] - 1) <= 0.25
+    assert abs(two["rate"] / two["published"] - 1) <= 0.3
     assert (two["count"], one["count"], products["count"]) == (2 * 16 + 1, 1, 4 * 16 + 1)
     assert one["rate"] > two["rate"]
     # Every weight is read once: 2 bytes each at the bandwidth of the host memory.
