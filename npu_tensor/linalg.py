@@ -418,10 +418,14 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
         pivot: True, as in PyTorch on the CPU.
         check_errors: True to raise ArgumentError for a pivot that is 0.
     """
-    _require_pivot("lu_factor_ex", pivot)
-    dtype, (array,) = _arrays("lu_factor_ex", A)
+    return _lu_factor("lu_factor_ex", A, pivot, check_errors)
+
+
+def _lu_factor(name: str, A: Tensor, pivot: bool, check_errors: bool) -> LUFactorEx:
+    _require_pivot(name, pivot)
+    dtype, (array,) = _arrays(name, A)
     lu, pivots, info = _factored(array)
-    _require_success("lu_factor_ex", array, info if check_errors else info * 0)
+    _require_success(name, array, info if check_errors else info * 0)
     return LUFactorEx(from_array(lu, dtype), from_array(pivots), from_array(info))
 
 
@@ -432,7 +436,7 @@ def _require_success(name: str, array: Array, info: Array) -> None:
 
 def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactor:
     """Return the LU factorization with exchanged rows, for `lu_solve`; see `lu_factor_ex`."""
-    return LUFactor(*lu_factor_ex(A, pivot=pivot)[:2])
+    return LUFactor(*_lu_factor("lu_factor", A, pivot, False)[:2])
 
 
 def lu_parts(LU: Tensor, pivots: Tensor) -> tuple[Array, Array, Array]:

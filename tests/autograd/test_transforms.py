@@ -313,13 +313,14 @@ def test_errors_name_the_op_without_derivative() -> None:
     matrix = nt.eye(3, dtype=nt.float64) * 2
     recorded = {"cross", "diagonal", "matmul", "norm", "vander", "vecdot", "vector_norm"}
     functions = {f"linalg.{name}": getattr(nt.linalg, name) for name in sorted({*nt.linalg.__all__} - recorded)}
+    functions["linalg.lu_solve"] = lambda x: nt.linalg.lu_solve(x, nt.tensor([1, 2, 3]), x)
     functions["linalg.matrix_power"] = lambda x: nt.linalg.matrix_power(x, 2)
     functions["linalg.multi_dot"] = lambda x: nt.linalg.multi_dot([x, x])
     functions["linalg.solve_triangular"] = lambda x: nt.linalg.solve_triangular(x, x, upper=True)
     named_by = {"linalg.eigvalsh": "linalg.eigh", "linalg.matrix_norm": "linalg.norm"}
     functions |= {name: getattr(nt, name) for name in ("qr", "svd", "unique", "unique_consecutive")}
     for name, function in functions.items():
-        operands = 2 if name in ("linalg.solve", "linalg.lstsq", "linalg.tensorsolve") else 1
+        operands = 2 if name in ("linalg.solve", "linalg.solve_ex", "linalg.lstsq", "linalg.tensorsolve") else 1
         refused = rf"{named_by.get(name, name)} has no derivative; pass x.detach\(\).*test_transforms.py:"
         with pytest.raises(GradientError, match=refused):
             nt.grad(lambda x, f=function, count=operands: f(*[x * 2] * count))(matrix)

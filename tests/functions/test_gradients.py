@@ -287,6 +287,7 @@ DIFFERENCES |= {
     **{name: (lambda x, n=name, a=arguments: getattr(nt, n)(x, *a), ((3, 4),)) for name, arguments in COPIES.items()},
     "_weight_norm": (nt._weight_norm, ((3, 4), (3, 1))),
     "as_strided": (lambda x: nt.as_strided(x, (3, 3), (1, 2), 1), ((3, 4),)),
+    "grouped_mm": (lambda a, b: nt.grouped_mm(a, b, offs=nt.tensor([2, 2, 4])), ((5, 3), (3, 3, 2))),
     "i0": (nt.i0, ((3, 4),)),
     "multi_head_attention_forward": (
         lambda x, w, b, v, c: nt.multi_head_attention_forward(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.cli import selftest as self_test
+from npu_tensor.cli.selftest import kernel_cases
 from npu_tensor.errors import ArgumentError
 from npu_tensor.ggml_hsa import representative
 from npu_tensor.graph.structure import structure_of
@@ -64,7 +64,7 @@ def last_tile_stale(right: Array, other: Array) -> Array:
 @cache
 def results(name: str, number: int) -> list[Array]:
     entry = ENTRIES[name]
-    return on_host(entry.planned.task, self_test._operands(entry, entry.planned.offer, number))
+    return on_host(entry.planned.task, kernel_cases._operands(entry, entry.planned.offer, number))
 
 
 DAMAGES = (zeros, noise, shifted, stale, last_tile_stale)
@@ -119,7 +119,7 @@ SENSELESS = {"rope-factors", "gemm-bias_relu", "quantized-q4_1"}
 @pytest.mark.usefixtures("_compiler", "less_optimised")
 def test_roundings_of_the_simulated_npu_are_not_found() -> None:
     kernels: dict[str, Kernel] = {}
-    for name in self_test.case_names(dtypes=["f16", "f32"], quick=True):
+    for name in kernel_cases.case_names(dtypes=["f16", "f32"], quick=True):
         task, _ = ENTRIES[name].planned
         if name.rpartition("-")[0] not in SENSELESS and any(s.dtype and s.dtype.is_floating_point for s in task.inputs):
             device = SimulatedDevice("sim:npu2", ENTRIES[name].target, allocator(), host_step)
@@ -134,7 +134,7 @@ def test_roundings_of_the_simulated_npu_are_not_found() -> None:
         floats = [number for number, s in enumerate(task.inputs) if s.dtype and s.dtype.is_floating_point]
         hosts = {host.number: host for host in offer.operands if not host.output}
         for drawn, draw in DRAWS.items():
-            given, read = self_test._operands(entry, offer), self_test._operands(entry, offer)
+            given, read = kernel_cases._operands(entry, offer), kernel_cases._operands(entry, offer)
             for number in floats:
                 item, dtype, _ = task.inputs[number]
                 assert dtype is not None
