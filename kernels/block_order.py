@@ -16,8 +16,6 @@ import numpy as np
 
 from npu_tensor.dtypes import as_dtype
 
-__all__ = ["BLOCK", "CORES", "LANES", "NUMBERS", "OBJECT_BLOCKS", "BlockOrder"]
-
 Array = np.ndarray[Any, Any]
 
 BLOCK: Final = 32

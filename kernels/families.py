@@ -14,8 +14,6 @@ from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.kernels.vector_product import is_vector_product
 from npu_tensor.task import Refusal, Task
 
-__all__ = ["DATA_OPS", "claim"]
-
 Claim = Callable[[Task, Target], Offer | Refusal]
 
 

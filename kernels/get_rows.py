@@ -33,8 +33,6 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import joined
 from npu_tensor.task import Refusal, Task
 
-__all__ = ["claim"]
-
 TABLE_WORDS: Final = 2048
 """Words of one object of the table; a core holds two objects."""
 RESULT_WORDS: Final = 8192

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from npu_tensor.dataflow.array import Array
     from npu_tensor.dataflow.design import Design
 
-__all__ = ["FUSION", "Bfloat16", "Float32", "HostOperand", "Offer", "Target", "Word", "padded_nbytes", "padded_shape"]
-
 FUSION: Final = Fusion(inputs=4, streams=2, prologues=False, residuals=False)
 """Limits of fusion.
 

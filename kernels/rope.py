@@ -36,8 +36,6 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import joined
 from npu_tensor.task import Refusal, Task
 
-__all__ = ["claim"]
-
 OBJECT_ELEMENTS: Final = 4096
 """Elements of one object: 8 KiB as bfloat16 and 16 KiB as float32. A core holds two objects of each."""
 LONGEST_ROW: Final = 1024

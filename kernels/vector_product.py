@@ -6,8 +6,6 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program, ProgramBuilder
 from npu_tensor.task import Input, Task
 
-__all__ = ["as_sum_over_rows", "is_vector_product"]
-
 
 def is_vector_product(task: Task) -> bool:
     """Return True for a matrix product one of whose operands is a vector. It has no prologues."""

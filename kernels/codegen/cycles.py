@@ -23,18 +23,6 @@ from npu_tensor.dataflow.array import ARRAYS, Arch
 from npu_tensor.ops.analysis import Precision
 from npu_tensor.ops.expression import Program
 
-__all__ = [
-    "COUNTS_FILE",
-    "FIELDS",
-    "PrimitiveForm",
-    "Work",
-    "function",
-    "has_code",
-    "lanes_cycles",
-    "program_bytes",
-    "work",
-]
-
 COUNTS_FILE: Final = Path(__file__).with_name("counts.json")
 
 LOOP_CYCLES: Final = 5
@@ -73,7 +61,7 @@ class PrimitiveForm(NamedTuple):
         return (0,) * self.name.startswith("short") + (1,) * self.name.endswith("short")
 
 
-class Work(NamedTuple):
+class LoopWork(NamedTuple):
     """Instructions of a round by slot, its latency, and the latency that a value takes from one round to the next."""
 
     load_a: int = 0
@@ -114,8 +102,8 @@ class Work(NamedTuple):
         return self.straight + LOOP_CYCLES + (trips - 1) * self.round if trips else 0
 
 
-FIELDS: Final = len(Work._fields) + 2
-"""Numbers of an entry of counts.json: Work, and the kinds of registers of the operands and of the result."""
+FIELDS: Final = len(LoopWork._fields) + 2
+"""Numbers of an entry of counts.json: LoopWork, and the kinds of registers of the operands and of the result."""
 NO_FORMS: Final[Mapping[int, PrimitiveForm]] = MappingProxyType({})
 
 _OF_MASKS: Final = frozenset(
@@ -135,9 +123,9 @@ def _counts(arch: str) -> Mapping[str, Sequence[int]]:
     return counts
 
 
-def function(name: str, arch: str) -> Work:
+def function(name: str, arch: str) -> LoopWork:
     """Return the work of one round of a loop in the headers, by its name in counts.json."""
-    return Work(*_counts(arch)[name][: len(Work._fields)])
+    return LoopWork(*_counts(arch)[name][: len(LoopWork._fields)])
 
 
 def has_code(primitive: str, dtype: str) -> bool:
@@ -161,7 +149,7 @@ _LANES: Final = {
 def lanes_cycles(reduction: str, dtype: str, arch: Arch) -> int:
     """Predict the cycles to combine the lanes of a reduction at the end of a row."""
     entries = (_entry(arch, step, dtype, "full") for step in _LANES[reduction])
-    return sum(Work(*entry[: len(Work._fields)]).straight for entry in entries if entry is not None)
+    return sum(LoopWork(*entry[: len(LoopWork._fields)]).straight for entry in entries if entry is not None)
 
 
 def _entry(arch: Arch, name: str, dtype: str, precision: str) -> Sequence[int] | None:
@@ -177,7 +165,7 @@ def work(
     numbers: Collection[int] | None = None,
     forms: Mapping[int, PrimitiveForm] = NO_FORMS,
     memory: Mapping[int, str] = MappingProxyType({}),
-) -> Work:
+) -> LoopWork:
     """Count the work of one vector.
 
     Outputs count as stored if they are among the chosen instructions.
@@ -249,7 +237,7 @@ def work(
             size, converted = stored(number)
             ready[number] = use(number, ACCUMULATOR if converted else 0) + STORE_LATENCY
             slots[store] += -(-size // array.store_bytes)
-    return Work._make([*slots, max(ready.values(), default=0), carried])
+    return LoopWork._make([*slots, max(ready.values(), default=0), carried])
 
 
 def program_bytes(

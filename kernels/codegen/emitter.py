@@ -21,19 +21,6 @@ from npu_tensor.ops.analysis import Precision, exact_in_bfloat16, needed, nonneg
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.ops.primitives import PRIMITIVES
 
-__all__ = [
-    "MEMORY",
-    "REGISTERS",
-    "VECTOR_BYTES",
-    "Statements",
-    "broadcast",
-    "cheaper",
-    "lanes",
-    "literal",
-    "refusal",
-    "statements",
-]
-
 REGISTERS: Final[Mapping[str, str]] = {
     "float32": "float",
     "int32": "int32",

@@ -8,8 +8,6 @@ from typing import Final
 from npu_tensor.kernels.offer import Float32, Target
 from npu_tensor.task import Refusal, Task
 
-__all__ = ["EXACT", "host_dtypes"]
-
 EXACT: Final = {
     "float32": "float32 is exact on the CPU; float32=emulate or float32=bfloat16 leaves it to the NPU",
     "float16": "float16 is exact on the CPU; float32=emulate or float32=bfloat16 leaves it to the NPU as bfloat16",

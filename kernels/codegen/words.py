@@ -6,8 +6,6 @@ from npu_tensor.kernels.codegen import emitter
 from npu_tensor.kernels.offer import Word
 from npu_tensor.ops.expression import Program
 
-__all__ = ["runtime_word", "word_dtype"]
-
 
 def word_dtype(program: Program, slot: int) -> Word | None:
     """Return the dtype in which the number in a slot is passed, or None if the program reads it in two ways."""

@@ -35,8 +35,6 @@ from npu_tensor.kernels.elementwise.source import Formula, counts, keep_text, ma
 from npu_tensor.kernels.elementwise.tiling import RUN, ElementwiseForm, ElementwisePlan
 from npu_tensor.ops.analysis import precisions
 
-__all__ = ["PROGRAM_BYTES", "CallCost", "cost", "cycles", "design"]
-
 RUN_BYTES: Final = 1024
 """Bytes of the innermost run of a repeated transfer: a power of two below the limit of 1023 words."""
 

@@ -15,8 +15,6 @@ from npu_tensor.kernels.elementwise.tiling import ElementwiseForm
 from npu_tensor.ops.analysis import Precision
 from npu_tensor.ops.expression import Program
 
-__all__ = ["Formula", "counts", "keep_text", "map_text", "short_loads"]
-
 CAME, START, VALUE, LEFT = range(4)
 """Words of a core's state."""
 

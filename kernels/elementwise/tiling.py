@@ -30,8 +30,6 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import merged
 from npu_tensor.spec import contiguous_strides
 
-__all__ = ["RUN", "ElementwiseForm", "ElementwisePlan", "StridedOperand", "collapse", "plans"]
-
 CORE_BYTES: Final = 60 * 1024
 """Bytes for the buffers of a core, out of 64 KiB. The rest is for the stack and the compiler's data."""
 

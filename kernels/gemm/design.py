@@ -40,8 +40,6 @@ from npu_tensor.kernels.gemm.tiling import (
     store_cycles,
 )
 
-__all__ = ["Matrices", "design"]
-
 C_TYPES: Final = {**REGISTERS, "bfloat16": "bfloat16"}
 BLOCK_FLOATS: Final = "#define AIE_API_EMULATE_BFLOAT16_MMUL_WITH_BFP16 1\n"
 MULTIPLY_BYTES: Final = 3072

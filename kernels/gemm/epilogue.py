@@ -12,8 +12,6 @@ from npu_tensor.kernels.offer import Word
 from npu_tensor.ops.analysis import Precision
 from npu_tensor.task import Input, Refusal, Task
 
-__all__ = ["Epilogue", "Reads", "epilogue"]
-
 LANES: Final = 16
 """Vector length in words for reading the sums."""
 

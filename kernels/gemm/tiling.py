@@ -20,19 +20,6 @@ from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, RUN_BYTES
 from npu_tensor.dataflow.design import DEFAULT_STACK
 from npu_tensor.kernels.offer import Word
 
-__all__ = [
-    "BLOCK_CYCLES",
-    "SUMS",
-    "GemmProblem",
-    "Tiling",
-    "clear_cycles",
-    "multiply_cycles",
-    "ranked",
-    "search",
-    "spread_cycles",
-    "store_cycles",
-]
-
 CONSTANTS: Final = 512
 """Bytes for the .data and .rodata of a core: the series of an epilogue's functions, unless they are in the code.
 

@@ -11,8 +11,6 @@ from npu_tensor.dataflow.checks.limits import ITERATIONS, LIMITS
 from npu_tensor.dataflow.design import AccessPattern
 from npu_tensor.ops.layouts import merged
 
-__all__ = ["LONGEST_RUN", "Copy", "CopyLoop", "collapse", "in_words", "largest_divisor", "pattern"]
-
 LONGEST_RUN: Final = LIMITS["shim"].wrap
 """Maximum size of either of the two inner dimensions of an access pattern, in words."""
 

@@ -22,8 +22,6 @@ from npu_tensor.dataflow.design import (
 from npu_tensor.kernels.codegen.cycles import SCALAR_COPY, function
 from npu_tensor.kernels.movement.tiling import TRANSPOSE_ROWS, BoxMove, CopyPlan, TransposedBox, used_lanes
 
-__all__ = ["LANES_PER_COLUMN", "design"]
-
 LANES_PER_COLUMN: Final = LIMITS["shim"].channels
 IN_FLIGHT: Final = 3
 """Moves of a lane in flight: 12 of a shim tile's 15 buffer descriptors."""

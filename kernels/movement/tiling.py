@@ -16,18 +16,6 @@ from typing import Final, NamedTuple
 from npu_tensor.dataflow.design import AccessPattern
 from npu_tensor.kernels.movement.copies import LONGEST_RUN, Copy, CopyLoop, pattern
 
-__all__ = [
-    "MOST_MOVES",
-    "TRANSPOSE_ROWS",
-    "BoxMove",
-    "BoxMoves",
-    "CopyPlan",
-    "TransposedBox",
-    "plan",
-    "plan_subword",
-    "used_lanes",
-]
-
 MOST_MOVES: Final = 1024
 """Upper bound on pairs of transfers in one design.
 

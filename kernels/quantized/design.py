@@ -31,8 +31,6 @@ from npu_tensor.kernels.codegen.cycles import function
 from npu_tensor.kernels.gemm.design import C_TYPES
 from npu_tensor.kernels.movement.copies import pattern
 
-__all__ = ["MOST_FEATURES", "QuantizedProblem", "configuration", "design"]
-
 MOST_FEATURES: Final = 16384
 """Elements of all rows of x that a core keeps: 32 KiB of its memory."""
 MOST_TOKENS: Final = 32

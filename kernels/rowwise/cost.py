@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.array import ARRAYS, Arch
-from npu_tensor.kernels.codegen.cycles import LOOP_CYCLES, Work, lanes_cycles, program_bytes, work
+from npu_tensor.kernels.codegen.cycles import LOOP_CYCLES, LoopWork, lanes_cycles, program_bytes, work
 from npu_tensor.kernels.codegen.emitter import cheaper
 from npu_tensor.kernels.rowwise.program import (
     VECTOR_BYTES,
@@ -20,8 +20,6 @@ from npu_tensor.kernels.rowwise.program import (
     walks,
 )
 from npu_tensor.ops.analysis import Precision, needed, precisions, worth_keeping
-
-__all__ = ["WalkCost", "code_bytes", "costly_value", "row_bytes", "walk_bytes", "walk_cost"]
 
 COSTLY: Final = 30
 """Threshold in cycles per vector from which a value is kept for a later walk instead of being recomputed."""
@@ -87,7 +85,7 @@ def _chosen(row: RowProgram, roots: Collection[int], known: set[int], more: tupl
     )
 
 
-def _work(row: RowProgram, arch: Arch, chosen: _Chosen) -> Work:
+def _work(row: RowProgram, arch: Arch, chosen: _Chosen) -> LoopWork:
     memory = dict(zip(row.program.outputs, (output.dtype for output in row.outputs), strict=True))
     for number, (primitive, _, _, slot) in enumerate(row.program.instructions):
         if primitive == "load":

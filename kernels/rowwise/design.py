@@ -34,8 +34,6 @@ from npu_tensor.kernels.rowwise.program import RowWalk
 from npu_tensor.kernels.rowwise.source import LONG, chunks_source, partial_bytes, pass_inputs, rows_source, state_bytes
 from npu_tensor.kernels.rowwise.tiling import ChunkedRows, WholeRows, pieces
 
-__all__ = ["design"]
-
 
 def design(plan: WholeRows | ChunkedRows, arch: Arch) -> Design:
     """Build the design of a plan. Its host buffers are the plan's operands."""

@@ -14,20 +14,6 @@ from npu_tensor.kernels.codegen import emitter
 from npu_tensor.ops.analysis import PER_ELEMENT, bounds, frequencies, levels, needed, precisions, reduces, stages
 from npu_tensor.ops.expression import Program
 
-__all__ = [
-    "VECTOR_BYTES",
-    "Access",
-    "RowOperand",
-    "RowProgram",
-    "RowWalk",
-    "narrow",
-    "rough_values",
-    "row_values",
-    "short_loads",
-    "varying",
-    "walks",
-]
-
 Access = Literal["full", "same", "row", "number"]
 """Access of an operand.
 

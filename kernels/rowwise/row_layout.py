@@ -9,8 +9,6 @@ from npu_tensor.kernels.offer import HostOperand, padded_shape
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import joined
 
-__all__ = ["Dims", "RowLayout", "row_layout"]
-
 
 class Dims(NamedTuple):
     """Minimal dimensions of a part of a tensor: neighbors with equal steps are merged."""

@@ -29,8 +29,6 @@ from npu_tensor.kernels.rowwise.program import (
 from npu_tensor.ops.analysis import Precision, needed
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 
-__all__ = ["LONG", "chunks_source", "first_stream", "partial_bytes", "pass_inputs", "rows_source", "state_bytes"]
-
 HEAD: Final = """#include <aie_api/aie.hpp>
 
 #include "nt/rows.hpp"

@@ -24,8 +24,6 @@ from npu_tensor.kernels.rowwise.row_layout import RowLayout
 from npu_tensor.kernels.rowwise.source import LONG, first_stream, partial_bytes, state_bytes
 from npu_tensor.ops.declare import Layout
 
-__all__ = ["FUNCTION_BYTES", "ChunkedRows", "RowTask", "RowwisePlan", "WholeRows", "pieces", "plan_rows"]
-
 CORE_BYTES: Final = LIMITS["core"].memory - DEFAULT_STACK - 2048
 """Bytes of a core's memory for buffers; the rest is for the stack, constants of the C++ and the compiler's counters."""
 

@@ -25,8 +25,6 @@ from npu_tensor.runtime.store.upkeep import Removed, StoredItem, clear_everythin
 from npu_tensor.runtime.store.upkeep import clear as clear_entries
 from npu_tensor.runtime.store.upkeep import verify as verify_entry
 
-__all__ = ["cache"]
-
 _SHORTEST_KEY: Final = 8
 _LOG_LINES: Final = 20
 _UNITS: Final = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}

@@ -22,8 +22,6 @@ from npu_tensor.observe.drawing.terminal import print_table
 from npu_tensor.observe.explanation import NO_DEVICE, Explanation, Row
 from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris, with_default
 
-__all__ = ["Digits", "DtypeOutcome", "TrainingOutcome", "classify", "demo", "load", "run", "train"]
-
 DTYPE_NAMES = ("float32", "bfloat16")
 LEAST_ACCURACY = 0.95
 LARGEST_DIFFERENCE = 0.005

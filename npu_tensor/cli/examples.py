@@ -11,8 +11,6 @@ import click
 
 from npu_tensor.cli.options import failures
 
-__all__ = ["examples"]
-
 COPIED: Final = {"": (".ipynb", ".md", ".py"), "data": (".gguf", ".md", ".npz")}
 """Suffixes of the copied files, by folder. The programs expect their data beside them."""
 

@@ -24,8 +24,6 @@ from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.ggml_hsa.generate import generate, open_executor
 from npu_tensor.runtime.npu.kernel_name import kernel_name
 
-__all__ = ["gen_kernels"]
-
 logger = logging.getLogger("npu_tensor.ggml_hsa")
 
 

@@ -20,8 +20,6 @@ from npu_tensor.models import Decoder, Generation, Sampling, Tokenizer
 from npu_tensor.observe.explanation import Explanation
 from npu_tensor.runtime.devices.device_uri import parse_uri
 
-__all__ = ["generate"]
-
 ROUNDED = 64
 """Granularity of the KV cache in tokens. Prompts of different length then share their kernels."""
 

@@ -24,8 +24,6 @@ from npu_tensor.runtime.devices.detect import detect_arch
 from npu_tensor.runtime.devices.device_kind import DeviceUri
 from npu_tensor.runtime.devices.device_uri import KINDS, parse_uri, split_uris
 
-__all__ = ["info", "machine_information", "single_uri", "versions"]
-
 DEPENDENCIES: Final = ("numpy", "networkx", "ml_dtypes", "llvmlite", "opt_einsum")
 
 

@@ -29,8 +29,6 @@ from npu_tensor.runtime.devices.detect import NotDetected, detect_arch
 from npu_tensor.runtime.npu.kernel_name import kernel_name
 from npu_tensor.runtime.store.files import write_atomically
 
-__all__ = ["kernel_source"]
-
 NEAREST: Final = 5
 _PARTIAL: Final = re.compile(r"\+|\dn(?=-|$)|-number\b|-[0-9a-f]{16}$")
 """Pattern of canonical names that denote several kernels."""

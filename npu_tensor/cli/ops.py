@@ -16,8 +16,6 @@ from npu_tensor._util.output_files import json_option, put_json
 from npu_tensor.observe.drawing.text import beside
 from npu_tensor.ops import OPS, Op, registry
 
-__all__ = ["ops", "signature"]
-
 COMPOSITE_HEADINGS: Final = ("function", "GGML name", "meaning")
 INTERNAL: Final = "internal"
 _KEYS: Final = ("ggml", "dtypes", "cpu", "npu")

@@ -13,8 +13,6 @@ from npu_tensor.config import config
 from npu_tensor.errors import DeviceError, NpuTensorError
 from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris
 
-__all__ = ["device_errors", "device_option", "failures", "search_path_options"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

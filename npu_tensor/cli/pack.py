@@ -10,8 +10,6 @@ import click
 from npu_tensor.cli.options import failures
 from npu_tensor.runtime.store import packs
 
-__all__ = ["pack", "unpack"]
-
 EXTENSION = ".ntpack"
 
 

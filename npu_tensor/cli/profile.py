@@ -14,8 +14,6 @@ import click
 from npu_tensor._util.output_files import in_a_directory
 from npu_tensor.observe.profiling import profile as profiled
 
-__all__ = ["profile"]
-
 INTERRUPTED = 130
 """Exit code after Ctrl-C, by the convention of shells: 128 plus the signal number."""
 

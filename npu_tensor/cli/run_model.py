@@ -21,8 +21,6 @@ from npu_tensor.observe.drawing.terminal import print_table
 from npu_tensor.observe.profiling import profile
 from npu_tensor.spec import Spec
 
-__all__ = ["run_model"]
-
 READERS: Final = {".npt": "load", ".onnx": "load_onnx", ".pt2": "load_pt2"}
 """Function of `npu_tensor` for each kind of file."""
 

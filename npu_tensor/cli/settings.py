@@ -18,8 +18,6 @@ from npu_tensor.errors import NpuTensorError
 from npu_tensor.observe.drawing.terminal import print_table
 from npu_tensor.runtime.devices.backends import preferred_uris
 
-__all__ = ["config_command", "print_settings", "setting_rows"]
-
 
 def _check_cpu_features() -> None:
     if config.cpu_features in ("", "numpy"):

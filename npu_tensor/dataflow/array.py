@@ -19,20 +19,6 @@ from typing import Any, Final, Literal, NamedTuple
 from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
 
-__all__ = [
-    "ARRAYS",
-    "ARRAY_NAMES",
-    "RATES",
-    "STREAM_BYTES_PER_CYCLE",
-    "Arch",
-    "Array",
-    "Blocks",
-    "Tile",
-    "TileKind",
-    "arch_of",
-    "configured_arch",
-]
-
 Arch = Literal["aie2", "aie2p"]
 TileKind = Literal["shim", "memtile", "core"]
 

@@ -25,8 +25,6 @@ from npu_tensor.dataflow.array import Array
 from npu_tensor.dataflow.design import Configuration, Design, KernelFunction
 from npu_tensor.errors import ArgumentError
 
-__all__ = ["ArrayProgram", "DesignRun", "HostSlice"]
-
 
 class HostSlice(NamedTuple):
     """Location of a host buffer of a design: the index of the program's argument, and the offset in it, in bytes."""

@@ -13,8 +13,6 @@ from npu_tensor.dataflow.checks.index import Index, Violation
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import BuildError
 
-__all__ = ["Violation", "check", "require_valid"]
-
 Rule = Callable[[Index], Iterator[Violation]]
 
 STAGES: Final[tuple[tuple[Rule, ...], ...]] = (

@@ -25,17 +25,6 @@ from npu_tensor.dataflow.design import (
     SequenceBuilder,
 )
 
-__all__ = [
-    "ColumnStream",
-    "Step",
-    "core_tiles",
-    "cores_per_column",
-    "gather",
-    "issue",
-    "pipeline",
-    "scatter",
-]
-
 
 class ColumnStream(NamedTuple):
     """Stream between the host and cores of one column: the fifo at the shim, and the fifo of each core."""

@@ -15,22 +15,6 @@ from npu_tensor.dataflow.checks.balance import Flow
 from npu_tensor.dataflow.checks.index import Index, walk
 from npu_tensor.dataflow.design import AccessPattern, Design, FunctionCall, KernelFunction, Loop, Statement, Transfer
 
-__all__ = [
-    "CALL_CYCLES",
-    "LOCK_CYCLES",
-    "RUN_BYTES",
-    "Channel",
-    "Counters",
-    "Limit",
-    "Prediction",
-    "count",
-    "host_bytes",
-    "predict",
-    "start_cycles",
-    "tasks_of",
-    "waits_of",
-]
-
 CALL_CYCLES: Final[int] = RATES["both"]["call_cycles"]
 """Cycles of a core around one kernel call."""
 

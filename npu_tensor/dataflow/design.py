@@ -49,36 +49,6 @@ from npu_tensor.dataflow.array import ARRAYS, Array, Tile
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.errors import ArgumentError
 
-__all__ = [
-    "AccessPattern",
-    "Acquire",
-    "Builder",
-    "Configuration",
-    "CoreBuffer",
-    "Design",
-    "Dim",
-    "Element",
-    "Finish",
-    "FunctionCall",
-    "HostBuffer",
-    "KernelFunction",
-    "LastWords",
-    "Link",
-    "Loop",
-    "ObjectFifo",
-    "ObjectType",
-    "Release",
-    "RuntimeParameter",
-    "SequenceBuilder",
-    "ShimEnd",
-    "Source",
-    "Statement",
-    "Transfer",
-    "Word",
-    "Worker",
-    "range_",
-]
-
 DEFAULT_STACK: Final = 2048
 """Bytes of a core's memory for its stack.
 

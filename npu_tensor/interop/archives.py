@@ -9,8 +9,6 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 from npu_tensor.functions.serialization import Array, mapped_bytes
 
-__all__ = ["MappedArchive", "aligned_member"]
-
 _LOCAL_HEADER: Final = struct.Struct("<4s22xHH")
 """Header before a member, with the lengths of its name and of the extra field that follow."""
 

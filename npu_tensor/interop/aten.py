@@ -24,8 +24,6 @@ from npu_tensor.functions.indexing import get, put
 from npu_tensor.functions.neural import wide
 from npu_tensor.tensor import Tensor
 
-__all__ = ["ATEN", "IGNORED"]
-
 IGNORED: Final = frozenset({"device", "implicit", "layout", "memory_format", "non_blocking", "pin_memory"})
 """Keywords of operators that have no meaning here. Importers drop them."""
 

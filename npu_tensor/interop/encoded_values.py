@@ -16,11 +16,6 @@ from npu_tensor.ops.registry import OPS
 from npu_tensor.spec import Size, Spec
 from npu_tensor.tensor import Tensor
 
-__all__ = [
-    *("attributes_of", "checked_call", "decoded_value", "encoded_attributes", "encoded_value", "refuse_tensors"),
-    *("require_op", "spec_named"),
-]
-
 _GRADIENTS: Final = re.compile("_backward|gradient")
 """Part of the names of ops that compute gradients. Their rules trust operands and attributes."""
 

@@ -29,19 +29,6 @@ from npu_tensor.nn.parameter import Parameter
 from npu_tensor.observe.printing import brief
 from npu_tensor.tensor import Tensor
 
-__all__ = [
-    "ImportedGraph",
-    "ImportedInput",
-    "ImportedModule",
-    "ImportedNode",
-    "Reference",
-    "Weight",
-    "caller_at",
-    "model_line",
-    "place_weight",
-]
-
-
 _FRAME: Final = re.compile(r'File "([^"\0]+)", line (\d{1,9})')
 
 

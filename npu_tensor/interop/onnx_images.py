@@ -16,8 +16,6 @@ from npu_tensor.interop.onnx_operands import Array, Operator, as_tensor, dtype_n
 from npu_tensor.nn import functional
 from npu_tensor.tensor import Tensor
 
-__all__ = ["IMAGE_OPERATORS", "convolve"]
-
 F: Any = functional
 
 # --- windows

@@ -28,8 +28,6 @@ from npu_tensor.interop.onnx_operators import OPERATORS
 from npu_tensor.nn.parameter import Parameter
 from npu_tensor.tensor import Tensor
 
-__all__ = ["load_onnx"]
-
 _OPSETS: Final = range(13, 29)
 _DOMAINS: Final = {"": "", "ai.onnx": "", "com.microsoft": "com.microsoft."}
 """Prefixes of the names of operators, by domain."""

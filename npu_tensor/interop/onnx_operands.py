@@ -16,11 +16,6 @@ from npu_tensor.nn import functional
 from npu_tensor.observe.printing import brief
 from npu_tensor.tensor import Tensor
 
-__all__ = [
-    *("DTYPE_NAMES", "MOST_FOLDED", "Operator", "array_dtype", "as_array", "as_tensor", "dtype_name", "ints", "padded"),
-    *("tensor_dtype", "text_of"),
-]
-
 F: Any = functional
 Array = np.ndarray[Any, Any]
 Value = Tensor | Array | None

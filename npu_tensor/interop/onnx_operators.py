@@ -36,8 +36,6 @@ from npu_tensor.interop.onnx_sequences import SEQUENCE_OPERATORS
 from npu_tensor.nn import functional
 from npu_tensor.tensor import Tensor
 
-__all__ = ["OPERATORS"]
-
 F: Any = functional
 
 # --- arithmetic

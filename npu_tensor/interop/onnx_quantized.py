@@ -14,8 +14,6 @@ from npu_tensor.interop.onnx_operands import Operator, array_dtype, dtype_name, 
 from npu_tensor.nn import functional
 from npu_tensor.tensor import Tensor
 
-__all__ = ["QUANTIZED_OPERATORS"]
-
 F: Any = functional
 _ops: Any = ops
 

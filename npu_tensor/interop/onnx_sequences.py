@@ -15,8 +15,6 @@ from npu_tensor.interop.onnx_operands import Operator, array_dtype, dtype_name, 
 from npu_tensor.nn import functional
 from npu_tensor.tensor import Tensor
 
-__all__ = ["SEQUENCE_OPERATORS"]
-
 F: Any = functional
 _ops: Any = ops
 

@@ -15,8 +15,6 @@ from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.places import RESIZINGS, places_of
 from npu_tensor.spec import Spec, contiguous_strides
 
-__all__ = ["require_integers", "require_within_limits"]
-
 SLACK: Final = 1 + 1e-6
 """Factor by which the results of a resized image may exceed it, as their distance is rounded."""
 

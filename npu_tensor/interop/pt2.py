@@ -53,8 +53,6 @@ from npu_tensor.interop.imported_graph import (
 from npu_tensor.nn.parameter import Parameter
 from npu_tensor.tensor import Tensor
 
-__all__ = ["load_pt2"]
-
 MAJOR_VERSION: Final = 8
 """Version of PyTorch's schema, which grows with incompatible changes."""
 

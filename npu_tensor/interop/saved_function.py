@@ -90,8 +90,6 @@ from npu_tensor.runtime.store.packs import pack, unpack
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, named, record, views_of, wrap
 
-__all__ = ["SavedFunction", "load", "save", "saved_calls"]
-
 FORMAT: Final = 1
 """Number of the format, which grows with incompatible changes."""
 

@@ -15,8 +15,6 @@ import numpy as np
 
 from npu_tensor.dtypes import bfloat16
 
-__all__ = ["CPU", "Exporter", "as_array", "capsule_of"]
-
 CPU: Final = (1, 0)
 """kDLCPU and the number of the processor, as `__dlpack_device__` gives them."""
 

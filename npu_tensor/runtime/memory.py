@@ -36,8 +36,6 @@ from npu_tensor._util.forks import held_at_fork
 from npu_tensor._util.interrupts import uninterrupted
 from npu_tensor.errors import ArgumentError
 
-__all__ = ["ALIGNMENT", "Allocator", "Buffer", "MemoryStatistics"]
-
 ALIGNMENT = 64
 """Address alignment of every block in bytes: a cache line, and the widest vector register."""
 

@@ -31,23 +31,6 @@ from npu_tensor.runtime.store.directories import readable, writable
 from npu_tensor.runtime.store.files import write_atomically
 from npu_tensor.task import Cost, Expense
 
-__all__ = [
-    "MAX_LAUNCH_SECONDS",
-    "Level",
-    "NpuRates",
-    "ProcessorRates",
-    "TileShape",
-    "calibration_path",
-    "clock_hz",
-    "forget",
-    "npu_rates",
-    "priors",
-    "processor_identity",
-    "processor_rates",
-    "save",
-    "too_long",
-]
-
 MAX_LAUNCH_SECONDS: Final = 0.5
 """The longest predicted launch that is made. The driver's watchdog ends one after 2 s (amd/xdna-driver#1083), and a
 prediction may be wrong by some factor."""

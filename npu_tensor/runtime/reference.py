@@ -24,16 +24,6 @@ from npu_tensor.runtime.rates import ProcessorRates, processor_rates
 from npu_tensor.spec import Spec
 from npu_tensor.task import Cost, Fusion, Kernel, Output, PlannedLaunch, Prologue, Refusal, Step, Task
 
-__all__ = [
-    "ReferenceDevice",
-    "ReferenceKernel",
-    "error_of_call",
-    "evaluate",
-    "evaluate_call",
-    "from_register",
-    "to_register",
-]
-
 Array = np.ndarray[Any, Any]
 
 # Cost of a pass of NumPy over all elements, in operations counted as in PRIMITIVES, and of storing 16-bit floats

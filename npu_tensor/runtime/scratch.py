@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Lifetime", "laid_out"]
-
 
 class Lifetime(NamedTuple):
     """Size of a value in bytes, the step that makes it and the last step that reads it."""

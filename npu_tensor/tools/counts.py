@@ -21,8 +21,6 @@ from npu_tensor.dataflow.array import Arch
 from npu_tensor.kernels.codegen import cycles, emitter
 from npu_tensor.ops.primitives import PRIMITIVES
 
-__all__ = ["counted", "main"]
-
 _FLOAT: Final = (
     "add sub neg abs select eq ne lt le gt ge maximum minimum floor ceil trunc rint round_bfloat16 "
     "round_float16 mul div sqrt exp expm1 log log1p log2 log10 sin cos tanh atan erf pow sum_lanes max_lanes "

@@ -44,8 +44,6 @@ from npu_tensor.torch.bridge import buffer_of, from_pytorch, spec_of, to_pytorch
 from npu_tensor.torch.graphs import imported_node, operator_name, place_of_node
 from npu_tensor.torch.recurrent_layers import keep_recurrent_layers
 
-__all__ = ["npu_tensor"]
-
 
 @dataclass(frozen=True, slots=True)
 class BackendOptions:

@@ -15,8 +15,6 @@ from npu_tensor.runtime.memory import ALIGNMENT, Buffer
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, named
 
-__all__ = ["DTYPE_OF", "buffer_of", "from_pytorch", "spec_of", "to_pytorch"]
-
 DTYPE_OF: Final[dict[torch.dtype, DType]] = {getattr(torch, dtype.name): dtype for dtype in DTYPES}
 """Dtypes that both have."""
 

@@ -18,8 +18,6 @@ from npu_tensor.nn.parameter import Parameter
 from npu_tensor.torch.bridge import DTYPE_OF, from_pytorch
 from npu_tensor.torch.graphs import imported_node
 
-__all__ = ["from_exported", "from_torch"]
-
 
 def from_torch(module: torch.nn.Module, *args: Any, **kwargs: Any) -> ImportedModule:
     """Export a module of PyTorch with `torch.export` and convert it; see `from_exported`.

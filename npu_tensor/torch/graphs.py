@@ -14,8 +14,6 @@ from npu_tensor.interop.aten import IGNORED
 from npu_tensor.interop.imported_graph import ImportedNode, model_line
 from npu_tensor.torch.bridge import DTYPE_OF
 
-__all__ = ["imported_node", "imported_value", "operator_name", "place_of_node"]
-
 _PYTORCH: Final = str(Path(torch.__file__).parent)
 
 

@@ -8,8 +8,6 @@ from typing import Any, Final
 import torch
 from torch import fx
 
-__all__ = ["keep_recurrent_layers"]
-
 torch._dynamo.config.allow_rnn = True  # Otherwise Dynamo breaks its graph at each of these layers.
 
 KINDS: Final = ("gru", "lstm", "rnn_relu", "rnn_tanh")

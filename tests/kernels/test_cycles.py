@@ -29,15 +29,15 @@ def program_of(primitive: str, dtype: str, operands: int = 2) -> Program:
 def test_a_float_addition_takes_two_converting_loads() -> None:
     """Port A converts both operands, the vector unit adds, the store converts: a latency of 7 + 6 + 5 cycles."""
     work = cycles.work(program_of("add", "float32"), "aie2", 16)
-    assert work == cycles.Work(load_a=2, store=1, vector=1, latency=18)
+    assert work == cycles.LoopWork(load_a=2, store=1, vector=1, latency=18)
     assert work.loop(64) == 18 + 5 + 63 * 2
 
 
 def test_widths_differ_between_arrays() -> None:
     """64 bytes are two loads on aie2 and one on aie2p."""
     program = program_of("add", "int16")
-    assert cycles.work(program, "aie2", 32) == cycles.Work(load=4, store=2, move=1, latency=14)
-    assert cycles.work(program, "aie2p", 32) == cycles.Work(load=2, store=1, move=1, latency=13)
+    assert cycles.work(program, "aie2", 32) == cycles.LoopWork(load=4, store=2, move=1, latency=14)
+    assert cycles.work(program, "aie2p", 32) == cycles.LoopWork(load=2, store=1, move=1, latency=13)
 
 
 def test_registers_of_another_kind_take_a_move() -> None:
@@ -56,9 +56,9 @@ def test_a_sum_of_a_row_waits_for_its_last_round() -> None:
 
 
 def test_long_loops_are_not_pipelined() -> None:
-    work = cycles.Work(vector=30, latency=100)
+    work = cycles.LoopWork(vector=30, latency=100)
     assert work.loop(10) == 100 + 5 + 9 * 100
-    assert cycles.Work(vector=20, latency=100).loop(10) == 100 + 5 + 9 * 20
+    assert cycles.LoopWork(vector=20, latency=100).loop(10) == 100 + 5 + 9 * 20
 
 
 def test_half_precision_is_shorter() -> None:

@@ -22,8 +22,6 @@ from npu_tensor.runtime.rates import Level, ProcessorRates, TileShape, processor
 from npu_tensor.task import HostDevice
 from npu_tensor.tensor import Tensor
 
-__all__ = ["measure_processor"]
-
 CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 FILLED: Final = 0.6
 """Share of a cache that a working set fills. Other data of the processor needs the rest."""

@@ -31,8 +31,6 @@ from npu_tensor.runtime.rates import NpuRates, npu_rates
 if TYPE_CHECKING:
     from npu_tensor.runtime.npu.npu_device import NpuDevice
 
-__all__ = ["launch_seconds", "measure_npu"]
-
 REPEATS: Final = 8
 """Number of kernels of one configuration in a launch that measures the cost per kernel."""
 

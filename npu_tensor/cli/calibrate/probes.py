@@ -16,17 +16,6 @@ from npu_tensor.planner.fuse import cut
 from npu_tensor.task import Device, Refusal, Task
 from npu_tensor.tensor import Tensor
 
-__all__ = [
-    "Probe",
-    "Unclear",
-    "block",
-    "calls_that_fill",
-    "kernel",
-    "no_garbage_collection",
-    "positive",
-    "typical",
-]
-
 
 class Unclear(NpuTensorError):
     """Error for inconsistent measurements."""

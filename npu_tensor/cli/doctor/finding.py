@@ -26,8 +26,6 @@ from npu_tensor.runtime.xrt.bindings import pyxrt
 if TYPE_CHECKING:
     from npu_tensor.runtime.build.mlir_aie import Toolchain
 
-__all__ = ["Finding", "System", "against_tested", "note", "ok", "problem", "tested_versions"]
-
 Status = Literal["ok", "note", "problem"]
 """Severity of a finding. A "problem" prevents the use of NPUs; a "note" is useful or reports something unknown."""
 

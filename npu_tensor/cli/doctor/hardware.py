@@ -16,20 +16,6 @@ from npu_tensor.dataflow.array import Arch, arch_of
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.devices.system import driver_version, pci_numbers
 
-__all__ = [
-    "accel_nodes",
-    "driver",
-    "firmware",
-    "idle",
-    "iommu",
-    "locked_memory",
-    "on_pci_bus",
-    "operating_system",
-    "permissions",
-    "power",
-    "processor",
-]
-
 HEAP_BYTES: Final = 64 << 20
 """Memory that XRT maps and locks to open an NPU, in bytes: AIE2_DEVM_SIZE in aie2_pci.h."""
 

@@ -21,19 +21,6 @@ from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.store.directories import writable
 from npu_tensor.runtime.xrt.bindings import USUAL_PLACES, installed_builds, python_of, version_of
 
-__all__ = [
-    "cache_directory",
-    "host_cxx",
-    "hsa",
-    "mlir_aie",
-    "npus",
-    "peano",
-    "pyxrt",
-    "simulated_npu",
-    "xclbinutil",
-    "xrt",
-]
-
 PLUGIN: Final = "libxrt_driver_xdna.so.2"
 """XRT's plugin for NPUs. XRT searches it beside its own libraries (driver_plugin_paths in module_loader.cpp)."""
 

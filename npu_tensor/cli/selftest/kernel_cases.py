@@ -37,8 +37,6 @@ from npu_tensor.runtime.store.background import finish_builds
 from npu_tensor.runtime.store.kernel_directory import no_kernels
 from npu_tensor.task import Device, Input, Kernel, Refusal, Step, Task
 
-__all__ = ["FAMILIES", "RUN_SECONDS", "Announce", "case_names", "opened", "run_cases"]
-
 Array = np.ndarray[Any, Any]
 
 Announce = Callable[[str, float], None]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["FAILED", "NO_ANSWER", "SUSPECT", "WRONG", "Outcome"]
-
 DRIVER_LOG: Final = "sudo dmesg | grep -e amdxdna -e AMD-Vi"
 
 

@@ -32,8 +32,6 @@ from npu_tensor.runtime.devices.device_uri import parse_uri
 from npu_tensor.runtime.npu.agreement import EXACT, SANE, disagreement
 from npu_tensor.tensor import Tensor
 
-__all__ = ["STAGES", "SelftestStage", "steps", "work"]
-
 TIMED_LAUNCHES: Final = 30
 """Launches of each kernel of the last stage. Fewer give scattered times (Nulifyer/llama-xdna-hybrid)."""
 

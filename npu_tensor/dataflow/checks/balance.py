@@ -14,8 +14,6 @@ from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.checks.index import Index, Violation, size, walk
 from npu_tensor.dataflow.design import Link, Release, Worker
 
-__all__ = ["Flow", "balance"]
-
 
 def balance(index: Index) -> Iterator[Violation]:
     """Check that fills, links, workers and drains agree on the number of objects of every fifo."""

@@ -12,9 +12,6 @@ from npu_tensor.dataflow.checks.index import Index, Violation, dtype_name, walk
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS, MEMORY_DTYPES, SCALAR_DTYPES
 from npu_tensor.dataflow.design import Acquire, Element, FunctionCall, Loop, ObjectType, Release, Statement, Word
 
-__all__ = ["array", "columns", "consumers", "counts", "ends", "names", "places", "references", "symbols", "types"]
-
-
 IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED: Final = re.compile(r"sequence|main|core_\d+_\d+")
 """Reserved symbols of mlir-aie (AIECoreToStandard).

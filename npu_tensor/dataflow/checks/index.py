@@ -28,8 +28,6 @@ from npu_tensor.dataflow.design import (
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.errors import DTypeError
 
-__all__ = ["BufferPool", "Descriptors", "FifoEnd", "Index", "Violation", "dtype_name", "size", "walk"]
-
 
 class Violation(NamedTuple):
     """Limit that a design exceeds.

@@ -12,25 +12,6 @@ from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.array import TileKind
 
-__all__ = [
-    "ALIGNMENT",
-    "CORE_RESERVE",
-    "HOST_BUFFERS",
-    "ITERATIONS",
-    "LIMITS",
-    "LOCK_VALUE",
-    "MEMORY_DTYPES",
-    "PARITY_DESCRIPTORS",
-    "PROGRAM_MEMORY",
-    "QUEUE_DEPTH",
-    "SCALAR_DTYPES",
-    "STATIC_SIZE",
-    "STREAMS_NORTH",
-    "STREAMS_SOUTH",
-    "WORD",
-    "TileLimits",
-]
-
 
 class TileLimits(NamedTuple):
     """Limits of one kind of tile. A word has 4 bytes.

@@ -9,8 +9,6 @@ from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.checks.index import Index, Violation, size
 from npu_tensor.dataflow.design import Link, ObjectFifo
 
-__all__ = ["dims", "ends", "parts", "sides"]
-
 
 def _name(link: Link) -> str:
     return f"the {link.kind} of {', '.join(link.inputs)} into {', '.join(link.outputs)} in {link.tile}"

@@ -9,8 +9,6 @@ from npu_tensor.dataflow.checks.index import FifoEnd, Index, Violation
 from npu_tensor.dataflow.checks.limits import ITERATIONS, LIMITS, STATIC_SIZE, WORD
 from npu_tensor.dataflow.design import AccessPattern, HostBuffer, ObjectType
 
-__all__ = ["access_patterns", "static_dims"]
-
 
 def access_patterns(index: Index) -> Iterator[Violation]:
     """Check the access patterns of all transfers. Equal ones of a fifo are checked once."""

@@ -10,8 +10,6 @@ from npu_tensor.dataflow.checks.index import Index, Violation
 from npu_tensor.dataflow.checks.limits import LIMITS, QUEUE_DEPTH
 from npu_tensor.dataflow.design import Finish, ObjectFifo, Transfer
 
-__all__ = ["descriptors", "groups", "overlaps", "queues", "waits"]
-
 
 class _Started(NamedTuple):
     """Transfer and its position in the sequence."""

@@ -21,18 +21,6 @@ from npu_tensor.dataflow.checks.limits import (
 )
 from npu_tensor.dataflow.design import FunctionCall
 
-__all__ = [
-    "alignment",
-    "channels",
-    "descriptors",
-    "lengths",
-    "locks",
-    "memory",
-    "object_sizes",
-    "program",
-    "streams",
-]
-
 START_BYTES: Final = 512
 STATEMENT_BYTES: Final = 64
 """Machine code around `main` and of one acquire, release, loop or call, in bytes.

@@ -19,8 +19,6 @@ from npu_tensor.dataflow.design import (
     Worker,
 )
 
-__all__ = ["acquires", "calls", "holds", "parameters", "stacks"]
-
 PATIENCE: Final = 64
 """Upper bound on simulated iterations of a loop. Later ones find nothing new: more objects are never held for long."""
 

@@ -27,8 +27,6 @@ from npu_tensor.runtime.build import mlir_aie
 from npu_tensor.runtime.build.process import run
 from npu_tensor.runtime.store.store import Artifact, store
 
-__all__ = ["bundle"]
-
 ARGUMENTS: Final = (
     {"name": "opcode", "address-qualifier": "SCALAR", "type": "uint64_t", "offset": "0x00"},
     {

@@ -17,8 +17,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["digests"]
-
 _INCLUDE: Final = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 
 

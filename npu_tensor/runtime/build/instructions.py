@@ -30,8 +30,6 @@ from npu_tensor.dataflow.design import AccessPattern, Design, Finish, ShimEnd
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.build.iron_program import device_columns, parameter_words
 
-__all__ = ["HEADER", "WRITE", "WRITE_VALUE", "WRITE_WORDS", "buffer_descriptor", "instructions", "stream"]
-
 # --- operations: the first word of each
 
 WRITE: Final = 0x00

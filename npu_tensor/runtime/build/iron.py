@@ -34,8 +34,6 @@ from npu_tensor.runtime.build.process import run
 from npu_tensor.runtime.store.requests import AnyRequest, Unit
 from npu_tensor.runtime.store.store import store
 
-__all__ = ["IronBackend", "kernel_format"]
-
 KERNELS: Final[Mapping[Format, str]] = MappingProxyType({"xclbin": "MLIR_AIE", "elf": mlir_aie.ELF_KERNEL})
 """Name of the kernel in a file: aiecc's default for --xclbin-kernel-name, and see `mlir_aie.ELF_KERNEL`."""
 

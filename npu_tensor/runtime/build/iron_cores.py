@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 from npu_tensor.dataflow.design import Acquire, Design, Element, FunctionCall, Loop, Release, Statement, Word, Worker
 from npu_tensor.runtime.build.iron_names import distinct, wrapped
 
-__all__ = ["Core", "PlacedWorker", "cores"]
-
 Number = int | float
 Operand = Element | str | Word | Number
 

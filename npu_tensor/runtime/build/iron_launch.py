@@ -27,8 +27,6 @@ from npu_tensor.dataflow.checks.limits import WORD
 from npu_tensor.dataflow.design import AccessPattern, Design, Finish, HostBuffer, KernelFunction, ObjectType
 from npu_tensor.errors import BuildError
 
-__all__ = ["OPTIONS", "module", "parts"]
-
 OPTIONS: Final = ("--expand-load-pdis",)
 """Options of aiecc: a change of configuration loads an empty PDI, which resets the array, and writes the registers.
 

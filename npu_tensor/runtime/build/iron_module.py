@@ -26,8 +26,6 @@ from npu_tensor.runtime.build.iron_names import (
     wrapped,
 )
 
-__all__ = ["ModuleStatements"]
-
 
 class ModuleStatements:
     """Generator of statements; each method yields those of one part.

@@ -15,20 +15,6 @@ from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.design import Design, Dims, ObjectType
 from npu_tensor.dtypes import as_dtype
 
-__all__ = [
-    "RESERVED",
-    "Names",
-    "dims_text",
-    "distinct",
-    "dtype_text",
-    "list_text",
-    "statements_text",
-    "tile_text",
-    "tuple_text",
-    "values_text",
-    "wrapped",
-]
-
 WIDTH: Final = 118
 """Maximum characters of a line."""
 

@@ -30,8 +30,6 @@ from npu_tensor.runtime.build.iron_cores import cores
 from npu_tensor.runtime.build.iron_module import ModuleStatements
 from npu_tensor.runtime.build.iron_names import Names, dtype_text, statements_text, tuple_text, values_text, wrapped
 
-__all__ = ["MARKER", "device_columns", "marker", "parameter_words", "program"]
-
 MARKER: Final = 0x6E000000
 """Smallest marker. As an address it would lie in column 55, and no length or stride is as large."""
 

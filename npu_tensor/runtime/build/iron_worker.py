@@ -41,18 +41,6 @@ from npu_tensor.runtime.build.parameter_addresses import addresses
 from npu_tensor.runtime.store.requests import kernel_key
 from npu_tensor.runtime.store.store import store
 
-__all__ = [
-    "DESIGN",
-    "FILES",
-    "HEADERS",
-    "KERNEL",
-    "PROGRAM",
-    "REASON",
-    "WORKER",
-    "Format",
-    "build",
-]
-
 WORKER: Final = "npu_tensor.runtime.build.iron_worker"
 """Name of this module. When it runs as a script, `__name__` differs."""
 

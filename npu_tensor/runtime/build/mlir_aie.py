@@ -28,18 +28,6 @@ from typing import Any, Final, NamedTuple
 
 from npu_tensor.errors import BuildError
 
-__all__ = [
-    "ELF_KERNEL",
-    "Toolchain",
-    "compile_core",
-    "compile_module",
-    "find",
-    "require_interface",
-    "self_loading",
-    "without",
-    "xclbinutil",
-]
-
 INSTALL: Final = (
     "`source scripts/env_setup.sh` (of a wheel: share/npu_tensor/scripts/env_setup.sh in its environment) installs"
     " mlir-aie and Peano, or install the wheels mlir_aie and llvm-aie"

@@ -22,8 +22,6 @@ from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.instructions import HEADER, WRITE, WRITE_VALUE, WRITE_WORDS
 from npu_tensor.runtime.build.iron_program import parameter_words
 
-__all__ = ["CoreMemory", "addresses", "placed", "predicted"]
-
 BANKS: Final = 4
 """Banks of a core's memory, equally large."""
 

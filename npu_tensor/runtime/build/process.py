@@ -26,8 +26,6 @@ from npu_tensor._util.affinity import available_cores
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 
-__all__ = ["ProcessGroup", "build_threads", "is_cancelled", "run"]
-
 SHOWN_CHARACTERS: Final = 6000
 """Characters of the end of a log that becomes part of an error message."""
 

@@ -17,8 +17,6 @@ from typing import Any, Final
 
 from npu_tensor._util.forks import new_lock
 
-__all__ = ["building"]
-
 PATIENCE: Final = 2.0
 """Seconds from the start of a build until the bar appears."""
 

@@ -21,8 +21,6 @@ from npu_tensor.dataflow.checks.index import walk
 from npu_tensor.dataflow.design import Design, FunctionCall
 from npu_tensor.errors import BuildError
 
-__all__ = ["FLAGS", "OUTSIDE", "call_depths", "check_stacks"]
-
 FLAGS: Final = ("-fstack-usage", "-ffunction-sections")
 """Compiler flags that write frames to NAME.su, and give each function a section, so that every call is a relocation."""
 

@@ -29,18 +29,6 @@ from npu_tensor.runtime.cpu.vector_math import FUNCTIONS
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Cost, Input, Refusal, Task
 
-__all__ = [
-    "KEYS",
-    "NUMBERS",
-    "VECTORS",
-    "AttentionKernel",
-    "AttentionSpec",
-    "GradientKernel",
-    "attention_kernel",
-    "attention_module",
-    "gradient_module",
-]
-
 KEYS: Final = 96
 """Keys of a block."""
 

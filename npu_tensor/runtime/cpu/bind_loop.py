@@ -24,9 +24,6 @@ from npu_tensor.runtime.cpu.map_kernel import LoopOperand, LoopSpec, tile_count
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.task import Input, Output
 
-__all__ = ["bind_loop", "number_types", "slots_of", "with_fixed_numbers"]
-
-
 # Outputs larger than a core complex's last-level cache are written past it: the next kernel could not read them there.
 STREAMING_BYTES = 24 << 20
 

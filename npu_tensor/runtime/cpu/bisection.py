@@ -18,8 +18,6 @@ from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, FLOATS, MEMORY_ELEMENT, 
 from npu_tensor.runtime.cpu.write_strided import is_contiguous
 from npu_tensor.task import Refusal, Task
 
-__all__ = ["SearchKernel", "search_kernel"]
-
 _STEP_COST: Final = 8
 """Cheap elements that a search counts as. Chosen, not measured."""
 

@@ -24,23 +24,6 @@ from npu_tensor.runtime.memory import ALIGNMENT, Buffer
 from npu_tensor.runtime.scratch import Lifetime, laid_out
 from npu_tensor.task import Step
 
-__all__ = [
-    "BoundKernel",
-    "BoundLoop",
-    "BoundLoops",
-    "Location",
-    "LoopTable",
-    "Number",
-    "Packed",
-    "Slot",
-    "joined",
-    "packed_items",
-    "renumbered",
-    "step",
-    "value_of",
-    "with_constants",
-]
-
 
 class Location(NamedTuple):
     """Address in an item's memory, as an offset in bytes from its beginning."""

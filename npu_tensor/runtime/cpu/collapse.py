@@ -10,8 +10,6 @@ from npu_tensor._util.cache_sizes import LAYOUTS
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import merged
 
-__all__ = ["Space", "collapse"]
-
 
 class Space(NamedTuple):
     """Outer extents (outermost first) and the inner one; per operand its offset, outer strides and inner stride.

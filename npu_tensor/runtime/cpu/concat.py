@@ -20,8 +20,6 @@ from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value
 from npu_tensor.task import Refusal, Task
 
-__all__ = ["ConcatKernel", "concat_kernel"]
-
 _CHUNKS: Final = (128, 32)
 """Bytes that are copied at a time. On a Zen 3, 4 x 784 rows of 128 bytes take 17 us in pieces of 128, and 25 us in
 pieces of 32."""

@@ -42,8 +42,6 @@ from npu_tensor.runtime.cpu.windows import Places, Windows, strided_offsets
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Cost, Expense, Input, Output, Refusal, Task
 
-__all__ = ["TransposedKernel", "WeightGradientKernel", "transposed_kernel", "weight_gradient_kernel"]
-
 
 def _reason_against(task: Task) -> str | None:
     assert task.call is not None

@@ -19,9 +19,6 @@ from npu_tensor.runtime.cpu.windows import Places, Windows
 from npu_tensor.runtime.cpu.winograd import bind_winograd, suits_winograd
 from npu_tensor.task import Cost, Input, Output, Refusal, Task
 
-__all__ = ["ConvolutionKernel", "convolution_kernel"]
-
-
 MOST_ENTRIES: Final = 1 << 26
 """Upper bound on positions times elements of a kernel whose offsets are in a table."""
 

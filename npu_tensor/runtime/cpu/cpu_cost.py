@@ -19,26 +19,6 @@ from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.rates import Level, ProcessorRates
 from npu_tensor.task import Cost, Expense, Input, Output, Task
 
-__all__ = [
-    "LEAST_PIECE",
-    "NEAR",
-    "ProductWork",
-    "attention_cost",
-    "convolution_cost",
-    "copy_cost",
-    "factor_dtypes",
-    "flops",
-    "grain",
-    "loop_cost",
-    "product_cost",
-    "product_work",
-    "quantized_cost",
-    "quantized_piece",
-    "recurrence_cost",
-    "taps_cost",
-    "total",
-]
-
 PAGE: Final = 4096
 """Bytes; prefetching ends with a page."""
 

@@ -29,9 +29,6 @@ from npu_tensor.runtime.cpu.scan import scan_kernel
 from npu_tensor.runtime.cpu.write_strided import strided_kernel
 from npu_tensor.task import Fusion, Kernel, PlannedLaunch, Refusal, Step, Task
 
-__all__ = ["CpuDevice"]
-
-
 KERNELS: Final[Mapping[str, Callable[[Processor, Task], Kernel | Refusal]]] = {
     **dict.fromkeys(["conv_transpose_1d", "conv_transpose_2d", "conv_transpose_3d"], transposed_kernel),
     "conv_weight_gradient": weight_gradient_kernel,

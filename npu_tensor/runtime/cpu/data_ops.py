@@ -18,8 +18,6 @@ from npu_tensor.ops.expression import Program, ProgramBuilder, as_parameter
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Input, Output, Refusal, Task
 
-__all__ = ["COMPILED", "COMPOSED", "Composed"]
-
 
 class Composed(NamedTuple):
     """Consecutive map tasks, with the item numbers and values of their additional inputs."""

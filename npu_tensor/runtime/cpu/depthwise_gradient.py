@@ -27,8 +27,6 @@ from npu_tensor.runtime.cpu.windows import Places, strided_offsets, window_offse
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Input, Task
 
-__all__ = ["bind_depthwise_gradient"]
-
 _TAPS: Final = {16: {3: 4, 2: 6, 1: 8}, 32: {3: 8, 2: 8, 1: 8}}
 """Elements of the kernel whose sums stay in registers, by the vector registers and the vectors of channels."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["Division", "even_grain"]
-
 _MANY_ROUNDS: Final = 8
 """Rounds of claims after which the last one is at most an eighth of the work."""
 

@@ -42,8 +42,6 @@ from npu_tensor.errors import BuildError
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.store.store import Store
 
-__all__ = ["Address", "Engine", "EngineStatistics", "Module", "source_version"]
-
 Module = Callable[[Any, CpuTarget], str]
 """Generator of IR text that defines `kernel`: a function of a module, of a specification whose `repr` is complete."""
 

@@ -10,8 +10,6 @@ from npu_tensor.runtime.cpu.values import Value
 if TYPE_CHECKING:
     from npu_tensor.runtime.cpu.ir_emitter import Emitter
 
-__all__ = ["narrow_bfloat16", "narrow_float16", "round_bfloat16", "round_float16", "widen_bfloat16", "widen_float16"]
-
 
 def round_bfloat16(e: Emitter, x: Value) -> Value:
     """Round float32 lanes to bfloat16 precision, half to even.

@@ -29,8 +29,6 @@ from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, register_dtype
 from npu_tensor.runtime.cpu.windows import Places, Windows, strided_offsets, window_offsets
 from npu_tensor.runtime.memory import Buffer
 
-__all__ = ["Computed", "Gemm", "LaunchedLoop", "Matrix", "Packing", "Packs", "Scattered", "direct_tile", "tile_rows"]
-
 Launch = Callable[..., None]
 
 # Upper bounds on the panels of A in a strip: their bytes, which L3 should hold for each thread, and their number, since

@@ -20,25 +20,6 @@ from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, MEMORY_ELEMENT, Value
 
-__all__ = [
-    "LEAST_ROWS",
-    "UNITS",
-    "Blocking",
-    "Elements",
-    "Operand",
-    "Unit",
-    "blockings",
-    "choose_unit",
-    "emit_products",
-    "first_of",
-    "in_order",
-    "multiply_add",
-    "sum_each",
-    "unit_lanes",
-    "unpack",
-    "usual_blocking",
-]
-
 
 @dataclass(frozen=True)
 class Unit:

@@ -41,8 +41,6 @@ from npu_tensor.runtime.cpu.primitive_ir import emit_program
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, Value
 
-__all__ = ["MULTIPLY_META", "GemmSpec", "TileSpec", "multiply_module"]
-
 Form = Literal["packed", "outer", "inner", "streamed", "windows", "depthwise"]
 
 # int8_quad multiplies unsigned elements of A, which are 128 too large, by signed ones of B. The products of a row of A

@@ -21,8 +21,6 @@ from npu_tensor.runtime.cpu.primitive_ir import emit_program
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, Value
 
-__all__ = ["PackPrologue", "PackSpec", "Segment", "pack_module", "panel_bytes"]
-
 
 class PackPrologue(NamedTuple):
     """The program of an operand and how its inputs are read.

@@ -20,8 +20,6 @@ from npu_tensor.runtime.cpu.values import (
     mangled,
 )
 
-__all__ = ["BEGIN", "END", "META", "POINTERS", "TABLE_SIZE", "Emitter"]
-
 POINTERS, META = Value("%pointers", "ptr"), Value("%meta", "ptr")
 BEGIN, END = Value("%begin", "i64"), Value("%end", "i64")
 """Arguments of a kernel, see `Emitter.kernel`."""

@@ -39,18 +39,6 @@ from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
 from npu_tensor.spec import Spec, contiguous_strides
 from npu_tensor.task import Cost, Input, Output, Prologue, Refusal, Step, Task
 
-__all__ = [
-    "CopyingKernel",
-    "CpuKernel",
-    "LoopKernel",
-    "ProductKernel",
-    "bind_copy",
-    "bind_move",
-    "composed_kernel",
-    "first_byte",
-    "last_item",
-]
-
 
 class CpuKernel:
     """Kernel of a task on the processor.

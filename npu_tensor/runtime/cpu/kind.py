@@ -8,8 +8,6 @@ from typing import Final
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.devices.device_kind import DeviceKind, ListedDevice, Listing
 
-__all__ = ["CPU"]
-
 
 def _selectors(uri: str, path: str) -> tuple[str, ...]:
     if path:

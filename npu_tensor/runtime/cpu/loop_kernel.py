@@ -29,8 +29,6 @@ from npu_tensor.runtime.cpu.primitive_ir import ELEMENTWISE
 from npu_tensor.runtime.cpu.row_kernel import REDUCTIONS, SHORT_VECTORS, ColumnKernel, RowKernel
 from npu_tensor.runtime.cpu.target import CpuTarget
 
-__all__ = ["length_class", "loop_kernel", "refusal"]
-
 _COMPILED: Final = frozenset((*ELEMENTWISE, *REDUCTIONS, "load", "scalar", "constant", "index"))
 
 

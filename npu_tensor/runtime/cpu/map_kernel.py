@@ -14,19 +14,6 @@ from npu_tensor.runtime.cpu.primitive_ir import cast, emit_program
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, MEMORY_ELEMENT, Value, register_dtype
 
-__all__ = [
-    "EXPENSIVE",
-    "NUMBERS",
-    "LoopBase",
-    "LoopOperand",
-    "LoopSpec",
-    "MapKernel",
-    "Place",
-    "TileKernel",
-    "tile_count",
-    "unrolling",
-]
-
 # Loops are not unrolled whose body has at least this many flops.
 EXPENSIVE = 60
 

@@ -42,8 +42,6 @@ from npu_tensor._util.forks import in_child
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.cpu.engine import Engine
 
-__all__ = ["ARCHITECTURES", "MAX_SLOTS", "Pool", "symbol_addresses"]
-
 MAX_SLOTS = 64
 """Upper bound on the slots of a launch."""
 

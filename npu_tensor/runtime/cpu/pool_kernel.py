@@ -39,8 +39,6 @@ from npu_tensor.runtime.cpu.write_strided import is_contiguous
 from npu_tensor.spec import Spec, contiguous_strides
 from npu_tensor.task import Cost, Input, Refusal, Task
 
-__all__ = ["pool_kernel", "positions_kernel"]
-
 Array = np.ndarray[Any, Any]
 
 SCRATCH: Final = 1024

@@ -11,8 +11,6 @@ from npu_tensor.runtime.cpu import float_formats, vector_math, vector_math64
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.values import BITS, REGISTER_ELEMENT, Value, is_signed
 
-__all__ = ["ELEMENTWISE", "apply", "cast", "emit_program"]
-
 
 class _Step(NamedTuple):
     """Arguments of a primitive's function: the operands and the dtypes of operands and result."""

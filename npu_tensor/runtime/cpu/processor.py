@@ -23,8 +23,6 @@ from npu_tensor.runtime.cpu.windows import Windows
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.rates import ProcessorRates, TileShape, processor_rates
 
-__all__ = ["Processor"]
-
 
 class Processor:
     """Engine, thread pool and memory, and the loops and products that were compiled.

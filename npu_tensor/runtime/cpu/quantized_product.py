@@ -33,16 +33,6 @@ from npu_tensor.runtime.cpu.values import Value
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Cost, Input, Task
 
-__all__ = [
-    "DequantizeKernel",
-    "QuantizedKernel",
-    "QuantizedSpec",
-    "RoundedRow",
-    "product_meta",
-    "product_module",
-    "round_module",
-]
-
 GROUP: Final = 32
 """Elements whose codes are one vector of bytes."""
 

@@ -35,17 +35,6 @@ from npu_tensor.runtime.cpu.write_strided import is_contiguous
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Cost, Input, Refusal, Step, Task
 
-__all__ = [
-    "GATES",
-    "RecurrenceKernel",
-    "RecurrenceSpec",
-    "StepDivision",
-    "division",
-    "recurrence_kernel",
-    "recurrence_meta",
-    "recurrence_module",
-]
-
 GATES: Final = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
 """Products of a unit with the states, by cell."""
 

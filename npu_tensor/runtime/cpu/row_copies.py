@@ -32,8 +32,6 @@ from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import broadcast_shapes, contiguous_strides
 from npu_tensor.task import Cost, Input, Output, Refusal, Task
 
-__all__ = ["RowsKernel", "rows_kernel"]
-
 _CHUNK: Final = 32
 """Bytes that are copied at a time."""
 

@@ -15,8 +15,6 @@ from npu_tensor.runtime.cpu.map_kernel import EXPENSIVE, NUMBERS, LoopBase, Loop
 from npu_tensor.runtime.cpu.primitive_ir import apply
 from npu_tensor.runtime.cpu.values import BITS, REGISTER_ELEMENT, Value, is_signed
 
-__all__ = ["REDUCTIONS", "SCRATCH_LENGTH", "SHORT_VECTORS", "ColumnKernel", "RowKernel"]
-
 Index = Callable[[], Value]
 
 

@@ -19,8 +19,6 @@ from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, FLOATS, MEMORY_ELEMENT, Value, is_signed, register_dtype
 from npu_tensor.task import Refusal, Task
 
-__all__ = ["SelectionKernel", "selection_kernel"]
-
 _MOST_SELECTED: Final = 64
 """Upper bound on the selected elements; the cost of an insertion grows with their number. On a Zen 3, 50 of 32,000 in 8
 rows take 0.3 ms, and 0.6 ms in NumPy."""

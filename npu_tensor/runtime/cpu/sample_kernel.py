@@ -22,8 +22,6 @@ from npu_tensor.runtime.cpu.write_strided import is_contiguous
 from npu_tensor.spec import Spec
 from npu_tensor.task import Cost, Refusal, Task
 
-__all__ = ["samples_kernel"]
-
 
 class _Form(NamedTuple):
     """Structure of a kernel.

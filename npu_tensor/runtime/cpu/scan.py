@@ -32,8 +32,6 @@ from npu_tensor.runtime.cpu.values import (
 )
 from npu_tensor.task import Refusal, Task
 
-__all__ = ["ScanKernel", "scan_kernel"]
-
 _TOGETHER: Final = 4
 """Rows, or vectors across rows, that are scanned side by side: an addition lasts 3 to 4 cycles."""
 

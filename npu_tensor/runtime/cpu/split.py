@@ -14,8 +14,6 @@ from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Input, Output, Task
 
-__all__ = ["split_rows"]
-
 # With this many rows or more, the rows themselves keep all cores busy; shorter ones are not worth a second loop.
 FEW_ROWS = 8
 LONG_ROW = 64 << 10

@@ -12,8 +12,6 @@ from npu_tensor._util.forks import cached_property
 from npu_tensor._util.interrupts import uninterrupted
 from npu_tensor.errors import ArgumentError
 
-__all__ = ["CpuTarget", "host_target"]
-
 # x86 features as LLVM names them, each with those that it implies at once (X86.td and X86TargetParser.cpp of LLVM 22).
 # LLVM turns off with a feature whatever implies it, so `CpuTarget.features` must not have that either.
 _IMPLIES: Final[dict[str, tuple[str, ...]]] = {

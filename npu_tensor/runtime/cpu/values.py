@@ -9,22 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "BITS",
-    "ELEMENT_SIZE",
-    "FLOATS",
-    "MEMORY_ELEMENT",
-    "REGISTER_ELEMENT",
-    "Number",
-    "Value",
-    "ValueOrNumber",
-    "is_signed",
-    "literal",
-    "literal_list",
-    "mangled",
-    "register_dtype",
-]
-
 
 class Value(NamedTuple):
     """An SSA value or a literal: its spelling and its LLVM type, such as `<16 x float>` or `i64`."""

@@ -16,8 +16,6 @@ import numpy as np
 from npu_tensor.runtime.cpu.ir_emitter import TABLE_SIZE, Emitter
 from npu_tensor.runtime.cpu.values import Value
 
-__all__ = ["FUNCTIONS", "log_specials"]
-
 LOG2_E = 1 / math.log(2)
 # ln 2 in two parts: products of the first with integers up to 2^15 are exact in float32.
 LN2_HIGH = 0.693359375

@@ -15,8 +15,6 @@ from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.values import Value
 from npu_tensor.runtime.cpu.vector_math import atan, log_specials
 
-__all__ = ["FUNCTIONS"]
-
 LOG2_E = 1 / math.log(2)
 # ln 2 in two parts: products of the first with exponents are exact.
 LN2_HIGH = 6.93147180369123816490e-01

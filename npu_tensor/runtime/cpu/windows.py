@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from npu_tensor.ops.declare import Layout
 
-__all__ = ["Places", "Windows", "strided_offsets", "window_offsets"]
-
 
 class Places(NamedTuple):
     """Places of one spatial dimension of an image that the elements of a kernel meet.

@@ -28,8 +28,6 @@ from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Input, Output, Task
 
-__all__ = ["bind_winograd", "suits_winograd"]
-
 _LEAST_CHANNELS: Final = 48
 _LEAST_TILES: Final = 16
 """Channels and tiles below which direct sums are faster, on a Zen 3."""

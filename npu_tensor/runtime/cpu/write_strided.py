@@ -16,8 +16,6 @@ from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Input, Output, Refusal, Step, Task
 
-__all__ = ["StridedKernel", "is_contiguous", "strided_kernel"]
-
 
 def strided_kernel(processor: Processor, task: Task) -> StridedKernel | Refusal:
     """Return the kernel for a task of the op, or the reason why there is none."""

@@ -11,8 +11,6 @@ from npu_tensor.runtime.devices.device_uri import KINDS, parse_uri, split_uris
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.task import Accelerator, Step, Task
 
-__all__ = ["close_devices", "inventory", "list_devices", "not_allowed", "open_device", "preferred_uris"]
-
 
 def preferred_uris(uris: str) -> list[DeviceUri]:
     """Return the devices of a list of URIs up to the CPU, which runs everything. Raises DeviceError."""

@@ -15,8 +15,6 @@ from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.devices.system import pci_numbers
 from npu_tensor.runtime.xrt import bindings
 
-__all__ = ["Detected", "NotDetected", "detect_arch"]
-
 
 class Detected(NamedTuple):
     """Generation of the array, and the source of this information."""

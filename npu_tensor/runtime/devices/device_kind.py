@@ -17,19 +17,6 @@ from npu_tensor.kernels.offer import Bfloat16, Float32, Target
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.task import Accelerator, Step, Task
 
-__all__ = [
-    "ARRAY_OPTIONS",
-    "OPTIONS",
-    "DeviceKind",
-    "DeviceOption",
-    "DeviceUri",
-    "ListedDevice",
-    "Listing",
-    "bad_option",
-    "device_option",
-    "target",
-]
-
 ARRAY_OPTIONS: Final = ("cols", "float32", "bfloat16")
 """Options of devices with an array of cores."""
 

@@ -18,8 +18,6 @@ from npu_tensor.runtime.devices.device_kind import OPTIONS, DeviceUri, bad_optio
 from npu_tensor.runtime.sim.kind import SIM
 from npu_tensor.runtime.xrt.kind import NPU, SELECTOR
 
-__all__ = ["KINDS", "DeviceName", "parse_uri", "split_uris", "with_default"]
-
 KINDS: Final = {kind.schemes[0]: kind for kind in (NPU, CPU, SIM)}
 """All kinds of devices by name, in the order of listings."""
 

@@ -20,8 +20,6 @@ from npu_tensor.runtime.devices.system import file_text, pci_numbers
 if TYPE_CHECKING:
     from npu_tensor.runtime.devices.device_kind import DeviceUri
 
-__all__ = ["Discovery", "LeftOut", "PhysicalDevice", "compatible", "discover", "select"]
-
 _ROOT: Final = Path("/")
 _ID_PREFIX: Final = re.compile("(?:aie|npu|gpu)-", re.IGNORECASE)
 

@@ -13,8 +13,6 @@ from npu_tensor.errors import BuildError
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.task import HostDevice, Kernel, Refusal, Step, Task
 
-__all__ = ["allocator", "forget_host_devices", "host_devices", "host_kernel", "host_step"]
-
 LAYOUT_SHARE = 4
 """Divisor of the machine's memory: copies of weights in the layouts of kernels may fill a quarter. Chosen, not
 measured: a model and the copies of all its weights then take at most half."""

@@ -16,8 +16,6 @@ from npu_tensor.errors import BuildError, DeviceError, NpuTensorError
 from npu_tensor.runtime.npu.npu_device import NpuDevice
 from npu_tensor.task import Cost, Expense, Kernel, PlannedLaunch, Refusal, Step, Task
 
-__all__ = ["LogicalDevice", "LogicalKernel"]
-
 
 class LogicalDevice:
     """Devices with a common target as one. A failure of one member does not stop the others."""

@@ -9,8 +9,6 @@ import struct
 from pathlib import Path
 from typing import Final
 
-__all__ = ["driver_clock_hz"]
-
 GET_INFO: Final = 0xC0106447
 """Request number of DRM_IOCTL_AMDXDNA_GET_INFO in Linux's include/uapi/drm/amdxdna_accel.h, with 16 bytes."""
 

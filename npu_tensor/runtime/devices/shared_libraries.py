@@ -18,8 +18,6 @@ from typing import Final, NamedTuple
 from npu_tensor.config import config
 from npu_tensor.errors import DeviceError
 
-__all__ = ["HSA", "XRT", "Attempt", "LoadedLibrary", "RuntimeLibrary", "not_found"]
-
 
 class Attempt(NamedTuple):
     """A place without a usable file, and the reason."""

@@ -16,8 +16,6 @@ from typing import Final
 
 from npu_tensor.errors import DeviceError
 
-__all__ = ["driver_version", "file_text", "pci_numbers", "processor_fields", "processor_name", "tool_output"]
-
 SECONDS: Final = 10
 """Time limit for a tool, in seconds."""
 

@@ -23,8 +23,6 @@ from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.ops.analysis import takes_steps_on_inexact
 from npu_tensor.task import Task
 
-__all__ = ["ACCURATE", "EXACT", "SANE", "Tolerance", "as_read", "disagreement", "nmse", "tolerance"]
-
 Array = np.ndarray[Any, Any]
 
 

@@ -23,17 +23,6 @@ from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.npu.driver import DriverError, Memory
 from npu_tensor.runtime.npu.packing import flat, pack, unpack
 
-__all__ = [
-    "Argument",
-    "BlockPool",
-    "Lease",
-    "OutOfMemory",
-    "ResidentBuffer",
-    "SharedBlock",
-    "host_form",
-    "leased_copy",
-]
-
 PAGE: Final = 4096
 """Allocation granularity of the driver, in bytes."""
 

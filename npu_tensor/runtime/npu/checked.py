@@ -8,8 +8,6 @@ from typing import Final
 
 from npu_tensor.runtime.store.store import store
 
-__all__ = ["CheckedKernels"]
-
 _FOLDER: Final = "npu-checked"
 
 

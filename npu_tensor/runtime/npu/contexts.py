@@ -18,8 +18,6 @@ from npu_tensor.runtime.npu.driver import Context, DriverError, NpuProgram
 if TYPE_CHECKING:
     from npu_tensor.runtime.npu.npu_engine import NpuEngine
 
-__all__ = ["Contexts"]
-
 MOST_CONTEXTS: Final[dict[Arch, int]] = {"aie2": 6, "aie2p": 16}
 """Upper bound on open contexts. The driver may allow fewer because it counts those of all processes."""
 

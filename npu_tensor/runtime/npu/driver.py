@@ -22,8 +22,6 @@ import numpy as np
 
 from npu_tensor import events
 
-__all__ = ["Bytes", "Context", "Driver", "DriverError", "Memory", "NpuProgram", "Run", "RunRequest", "Submission"]
-
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 

@@ -17,8 +17,6 @@ from npu_tensor.errors import LaunchError, LaunchTimeout, NpuTensorError
 from npu_tensor.runtime.npu.buffers import ResidentBuffer
 from npu_tensor.runtime.npu.launches import Launch, on_host
 
-__all__ = ["Health", "Recovery", "raises_on_fault"]
-
 REST_SECONDS: Final = 10.0
 """Time without launches after a second failure in a row. A reset of the NPU takes some tens of milliseconds, and a
 launch that hangs waits as long as this.

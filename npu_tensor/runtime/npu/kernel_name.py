@@ -36,8 +36,6 @@ from npu_tensor.runtime.npu.tensor_desc import DIMENSIONS, TensorDesc
 from npu_tensor.spec import Spec
 from npu_tensor.task import Task
 
-__all__ = ["described", "kernel_name", "op_params", "tensor_descs", "words"]
-
 LONGEST: Final = 200
 """Maximum characters of a name. A file name may have 255, and a key and a suffix need about 30."""
 

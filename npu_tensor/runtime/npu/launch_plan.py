@@ -28,9 +28,6 @@ from npu_tensor.runtime.scratch import Lifetime, laid_out
 if TYPE_CHECKING:
     from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 
-__all__ = ["MOST_CONFIGURATIONS", "LaunchPlan", "launch_plans", "launch_single_kernel"]
-
-
 MOST_CONFIGURATIONS: Final = 32
 """Limit per launch and per context: the firmware queues at most this many PDIs."""
 

@@ -28,8 +28,6 @@ from npu_tensor.task import Step
 if TYPE_CHECKING:
     from npu_tensor.runtime.npu.npu_device import NpuDevice
 
-__all__ = ["LaunchStep"]
-
 
 def _with_key(engine: NpuEngine, argument: Argument) -> Argument:
     """Add the key of copies to an argument that the NPU reads."""

@@ -19,8 +19,6 @@ from npu_tensor.runtime.npu.driver import Context, RunRequest, Submission
 if TYPE_CHECKING:
     from npu_tensor.runtime.npu.launch_step import LaunchStep
 
-__all__ = ["Launch", "LaunchBatch", "on_host", "sync_to_device"]
-
 
 @dataclass(eq=False, slots=True)
 class Launch:

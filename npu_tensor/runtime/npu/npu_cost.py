@@ -12,8 +12,6 @@ from npu_tensor.runtime.npu.packing import form_of, host_bytes
 from npu_tensor.runtime.rates import NpuRates, ProcessorRates
 from npu_tensor.task import Cost, Expense, Move, Task
 
-__all__ = ["NpuCosts", "kernel_seconds"]
-
 NOTHING = Move(Expense(0.0, 0.0, 0.0))
 
 

@@ -28,8 +28,6 @@ from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.store import Artifact
 from npu_tensor.task import Expense, Kernel, PlannedLaunch, Refusal, Step, Task
 
-__all__ = ["NpuDevice"]
-
 
 class NpuDevice(ABC):
     """A device that runs the kernels of `npu_tensor.kernels`. See `task.Accelerator` and `task.AsynchronousDevice`.

@@ -30,8 +30,6 @@ from npu_tensor.runtime.npu.driver import Context, Driver, DriverError, Memory, 
 from npu_tensor.runtime.npu.faults import Health, Recovery, raises_on_fault
 from npu_tensor.runtime.npu.launches import Launch, LaunchBatch, sync_to_device
 
-__all__ = ["NpuEngine", "lock"]
-
 MOST_FAULTS: Final = 3
 """Consecutive faults of one kernel after which this process leaves it to the CPU."""
 

@@ -24,8 +24,6 @@ from npu_tensor.task import Cost, Step, Task
 if TYPE_CHECKING:
     from npu_tensor.runtime.npu.npu_device import NpuDevice
 
-__all__ = ["NpuKernel", "known_design", "summary"]
-
 _designs: WeakKeyDictionary[Design, ref[Design]] = WeakKeyDictionary()
 _lock = new_lock()
 

@@ -13,8 +13,6 @@ from npu_tensor.ops.declare import Call
 from npu_tensor.runtime.reference import error_of_call
 from npu_tensor.spec import contiguous_strides
 
-__all__ = ["check_indexes", "flat", "form_of", "host_bytes", "is_row_major", "pack", "unpack", "word"]
-
 Array = np.ndarray[Any, Any]
 
 

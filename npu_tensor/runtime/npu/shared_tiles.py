@@ -12,8 +12,6 @@ from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 if TYPE_CHECKING:
     from npu_tensor.runtime.npu.npu_device import NpuDevice
 
-__all__ = ["share_configurations"]
-
 SLOWER: Final = 2.0
 """Upper bound on the slowdown of a ready tiling that saves a single run a build. A build takes longer than any run, but
 the best tiling should be built once if the ready ones are much slower.

@@ -18,8 +18,6 @@ from npu_tensor._util.user_warnings import warn
 from npu_tensor.dtypes import DTYPES, QUANTIZED, DType
 from npu_tensor.errors import ArgumentError, ShapeError
 
-__all__ = ["DIMENSIONS", "TensorDesc"]
-
 DIMENSIONS: Final = 4
 """Dimensions of every GGML tensor. Unused ones have extent 1."""
 

@@ -32,8 +32,6 @@ from npu_tensor.runtime.sim.ring import Ring
 from npu_tensor.runtime.sim.timeline import Span, Timeline
 from npu_tensor.runtime.sim.transfers import HostEnd, HostTask, StreamEnd
 
-__all__ = ["HostClock", "RunClock", "StreamClock", "WorkerClock"]
-
 WINDOW: Final = 512
 """Cycles per window in which the bandwidth of the host memory is accounted."""
 

@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from greenlet import getcurrent, greenlet
 
-__all__ = ["Gate", "Scheduler"]
-
 
 class Scheduler:
     """Scheduler that runs coroutines until each has ended or waits.

@@ -15,8 +15,6 @@ from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.host_compiler import Entry
 from npu_tensor.runtime.store.requests import AnyRequest, Unit
 
-__all__ = ["HostBackend", "entries"]
-
 
 class HostBackend:
     """Back end that makes one shared library per source of a design: ".so", "_1.so" and so on."""

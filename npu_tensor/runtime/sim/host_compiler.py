@@ -33,19 +33,6 @@ from npu_tensor.runtime.build.process import run
 from npu_tensor.runtime.store.requests import kernel_key
 from npu_tensor.runtime.store.store import Artifact, store
 
-__all__ = [
-    "CompiledSource",
-    "Entry",
-    "compile_source",
-    "functions_by_source",
-    "ingredients",
-    "library",
-    "load",
-    "load_library",
-    "reason",
-    "toolchain",
-]
-
 Entry = Callable[..., bytes | None]
 """Callable that takes addresses and numbers and returns an error message, or None."""
 

@@ -14,8 +14,6 @@ from npu_tensor.runtime.devices.device_kind import ARRAY_OPTIONS, DeviceKind, De
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.task import Accelerator, Step, Task
 
-__all__ = ["SIM", "SIMULATED", "simulated_target"]
-
 SIMULATED: Final = {array.device: array for array in ARRAYS.values()}
 """Arrays with a simulator, by the names that follow `sim:`."""
 

@@ -30,8 +30,6 @@ from npu_tensor.runtime.sim.transfers import (
 )
 from npu_tensor.runtime.sim.worker import CoreEnd, CoreWorker
 
-__all__ = ["HostSequence", "Machine"]
-
 
 class Stream:
     """Stream that moves the bytes of a fifo from its producing end to all consuming ends.

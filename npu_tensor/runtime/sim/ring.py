@@ -8,8 +8,6 @@ from npu_tensor.dataflow.array import Tile
 from npu_tensor.runtime.sim.coroutines import Gate, Scheduler
 from npu_tensor.runtime.sim.tile_memory import Bytes
 
-__all__ = ["Ring"]
-
 
 class Ring:
     """Buffers in the memory of `tile`, which hold `produced - consumed` objects of `fifo`.

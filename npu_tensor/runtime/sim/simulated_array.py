@@ -33,8 +33,6 @@ from npu_tensor.runtime.sim.host_compiler import Entry, compile_source, function
 from npu_tensor.runtime.sim.machine import HostSequence, Machine
 from npu_tensor.runtime.sim.tile_memory import Bytes
 
-__all__ = ["LoadedConfiguration", "LoadedDesign", "OwnThread", "SimulatedArray"]
-
 T = TypeVar("T")
 _Calls = SimpleQueue[Callable[[], object] | None]
 

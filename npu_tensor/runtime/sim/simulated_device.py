@@ -26,8 +26,6 @@ from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.store import Artifact
 from npu_tensor.task import Step, Task
 
-__all__ = ["SimulatedDevice", "library"]
-
 
 @cache
 def library() -> KernelLibrary:

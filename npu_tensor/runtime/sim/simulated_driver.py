@@ -18,8 +18,6 @@ from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 from npu_tensor.runtime.sim.simulated_array import LoadedDesign, SimulatedArray
 from npu_tensor.runtime.sim.tile_memory import UNDEFINED, DeviceBuffer
 
-__all__ = ["KernelRun", "SimulatedDriver", "SimulatedProgram", "SimulatedSubmission"]
-
 LEAST_WAIT: Final = 1e-2
 """Minimum time of a wait in seconds. Every poll of a waiting thread interrupts the array's thread."""
 

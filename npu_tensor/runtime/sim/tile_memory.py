@@ -6,8 +6,6 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["Bytes", "DeviceBuffer", "TileMemory"]
-
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 ALIGNMENT: Final = 64

@@ -19,8 +19,6 @@ from typing import Final, Literal, NamedTuple
 from npu_tensor.dataflow.array import Array, Tile
 from npu_tensor.dataflow.design import Design
 
-__all__ = ["Span", "Timeline", "earlier", "keep", "recorded", "wanted"]
-
 
 class Span(NamedTuple):
     """Activity of a tile from cycle `start` to before cycle `end` of a run.

@@ -25,18 +25,6 @@ from npu_tensor.runtime.sim.coroutines import Gate, Scheduler
 from npu_tensor.runtime.sim.ring import Ring
 from npu_tensor.runtime.sim.tile_memory import Bytes
 
-__all__ = [
-    "HostEnd",
-    "HostTask",
-    "HostTransfer",
-    "RingSink",
-    "RingSource",
-    "StreamEnd",
-    "StridedAccess",
-    "object_access",
-    "pattern_accesses",
-]
-
 _LARGEST_CHUNK: Final = 1 << 20
 """Upper bound on the bytes of host memory that one access copies, unless they are contiguous.
 

@@ -16,8 +16,6 @@ from npu_tensor.runtime.sim.host_compiler import Entry
 from npu_tensor.runtime.sim.ring import Ring
 from npu_tensor.runtime.sim.tile_memory import Bytes
 
-__all__ = ["CoreEnd", "CoreWorker"]
-
 Step = Callable[[], None]
 Words = NDArray[np.int32]
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from npu_tensor.runtime.build.process import ProcessGroup
     from npu_tensor.runtime.store.store import Artifact
 
-__all__ = ["Build", "Builds", "builds", "finish_builds"]
-
 END_SECONDS: Final = 5.0
 """Seconds for which a program that ends waits for its builds to clean up, once their compilers are killed."""
 

@@ -18,8 +18,6 @@ from npu_tensor._util.forks import new_lock
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.config import config
 
-__all__ = ["SCRATCH_PREFIX", "process_directory", "readable", "scratch_directory", "untrusted", "warn_once", "writable"]
-
 SCRATCH_PREFIX: Final = "npu_tensor-scratch-"
 """Start of the names of temporary directories; the process id follows."""
 

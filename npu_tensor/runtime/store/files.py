@@ -25,24 +25,6 @@ from typing import Any, BinaryIO, Final
 
 from npu_tensor.errors import BuildError
 
-__all__ = [
-    "DESCRIPTION",
-    "LOCKS",
-    "LOG",
-    "SUFFIX",
-    "TEMPORARY",
-    "Damage",
-    "atomic_file",
-    "file_stem",
-    "lock_path",
-    "locked",
-    "parse_description",
-    "read_entry",
-    "read_shared_entry",
-    "write_atomically",
-    "write_entry",
-]
-
 FORMAT: Final = 1
 DESCRIPTION: Final = ".json"
 LOG: Final = ".log"

@@ -35,16 +35,6 @@ from npu_tensor.runtime.store.files import (
 from npu_tensor.runtime.store.requests import ABI, AnyRequest, Backend, digest, folder, kernel_key
 from npu_tensor.runtime.store.store import Artifact, store
 
-__all__ = [
-    "BUILTIN",
-    "EXPORTED_NAME",
-    "KernelDirectory",
-    "builtin_targets",
-    "kernel_directories",
-    "no_kernels",
-    "unpacked_directories",
-]
-
 BUILTIN: Final = Path(__file__).parents[2] / "builtin_kernels"
 """Directory of the kernels in the package."""
 

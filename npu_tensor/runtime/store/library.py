@@ -26,8 +26,6 @@ from npu_tensor.runtime.store.kernel_directory import KernelDirectory, kernel_di
 from npu_tensor.runtime.store.requests import AnyRequest, Backend, Unit, description, folder, kernel_key
 from npu_tensor.runtime.store.store import Artifact, store
 
-__all__ = ["KernelLibrary"]
-
 
 class KernelLibrary:
     """The kernels of one back end. Safe to use from several threads."""

@@ -20,8 +20,6 @@ from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.store.files import DESCRIPTION, Damage, atomic_file, read_entry
 from npu_tensor.runtime.store.kernel_directory import KernelDirectory
 
-__all__ = ["pack", "unpack"]
-
 LARGEST_PACK: Final = 4 << 30
 """Bytes of all files of a pack, as many as the cache keeps by default."""
 

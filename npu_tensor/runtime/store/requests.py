@@ -24,19 +24,6 @@ from typing import Any, Final, NamedTuple, Protocol
 from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.dataflow.design import Configuration, Design
 
-__all__ = [
-    "ABI",
-    "AnyRequest",
-    "Backend",
-    "ProgramRequest",
-    "Request",
-    "Unit",
-    "description",
-    "digest",
-    "folder",
-    "kernel_key",
-]
-
 Unit = Configuration | ArrayProgram
 """The part of a design that files are made from: a configuration, a design with its sequence, or a program."""
 

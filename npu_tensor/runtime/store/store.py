@@ -37,8 +37,6 @@ from npu_tensor.runtime.store.files import (
 )
 from npu_tensor.runtime.store.upkeep import FOLDER, clear_once, wrote
 
-__all__ = ["Artifact", "Origin", "Store", "store"]
-
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
 _LONGEST_LOG: Final = 1 << 20
 

@@ -37,20 +37,6 @@ from npu_tensor.runtime.store.files import (
     read_shared_entry,
 )
 
-__all__ = [
-    "FOLDER",
-    "Removed",
-    "StoredItem",
-    "clear",
-    "clear_everything",
-    "clear_once",
-    "collect",
-    "describe",
-    "scan",
-    "verify",
-    "wrote",
-]
-
 FOLDER: Final = re.compile(r"[a-z0-9]+-[A-Za-z0-9._+-]+")
 """Names of the folders in a cache: generation of the array or "cpu", and toolchain."""
 _FILE: Final = re.compile(

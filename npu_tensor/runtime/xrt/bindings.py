@@ -23,8 +23,6 @@ from npu_tensor._util.forks import new_lock
 from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.devices.shared_libraries import XRT, Attempt, LoadedLibrary, RuntimeLibrary, not_found
 
-__all__ = ["forget_device", "installed_builds", "open_device", "python_of", "pyxrt", "xrt_version"]
-
 USUAL_PLACES: Final = (
     "opt/xilinx/xrt/python",  # AMD's own packages and a build from source; XRT src/CMake/xrtVariables.cmake
     "usr/lib/python3/dist-packages",  # packages of Debian and Ubuntu

@@ -15,8 +15,6 @@ from npu_tensor.runtime.xrt import xrt_submission
 from npu_tensor.runtime.xrt.xrt_context import XrtContext
 from npu_tensor.runtime.xrt.xrt_driver import XrtDriver
 
-__all__ = ["close_engines", "engine_of"]
-
 _engines: Final[dict[int, NpuEngine]] = {}
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from npu_tensor.kernels.offer import Target
     from npu_tensor.runtime.xrt.xrt_device import XrtDevice
 
-__all__ = ["NPU", "SELECTOR"]
-
 SELECTOR: Final = re.compile(
     r"[0-9]{1,9}"  # ordinal
     r"|(?:aie|npu|gpu)-[0-9a-z]+"  # identifier

@@ -16,8 +16,6 @@ from npu_tensor.runtime.xrt.xrt_memory import XrtMemory, driver_error
 from npu_tensor.runtime.xrt.xrt_program import ProgramPart, XrtProgram
 from npu_tensor.runtime.xrt.xrt_submission import RunObject, XrtSubmission
 
-__all__ = ["XrtContext", "XrtRun"]
-
 OPCODE: Final = 3
 """Opcode of a run with a stream of instructions."""
 

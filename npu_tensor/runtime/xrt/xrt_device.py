@@ -35,8 +35,6 @@ from npu_tensor.runtime.xrt.engines import engine_of
 from npu_tensor.runtime.xrt.xrt_program import XrtProgram, read_bundled, read_program
 from npu_tensor.task import Step, Task
 
-__all__ = ["XrtDevice", "driver_identity", "library", "set_power_mode"]
-
 _POWER_MODES: Final = {"low": "powersaver", "medium": "balanced", "high": "performance", "turbo": "turbo"}
 """Names in xrt-smi of the power modes of iree-amd-aie."""
 

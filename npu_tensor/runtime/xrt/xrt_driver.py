@@ -10,8 +10,6 @@ from npu_tensor.runtime.xrt.xrt_context import XrtContext
 from npu_tensor.runtime.xrt.xrt_memory import XrtMemory
 from npu_tensor.runtime.xrt.xrt_program import XrtProgram
 
-__all__ = ["XrtDriver"]
-
 HOST_MEMORY: Final = 0
 """Memory group of buffers: bank 0, without the slot of a context in the upper bits, so that all contexts share them."""
 

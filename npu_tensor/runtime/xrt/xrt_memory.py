@@ -10,8 +10,6 @@ import numpy as np
 
 from npu_tensor.runtime.npu.driver import DriverError
 
-__all__ = ["XrtMemory", "driver_error"]
-
 _LOST: Final = re.compile(r"err=-?19\b|ENODEV|No such device")
 _BUSY: Final = re.compile(r"err=-?(28|22)\b")
 """Errors of a driver without free contexts or columns: ENOSPC, or EINVAL in some versions."""

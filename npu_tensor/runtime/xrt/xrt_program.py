@@ -23,8 +23,6 @@ from npu_tensor.runtime.build.instructions import stream
 from npu_tensor.runtime.npu.driver import NpuProgram
 from npu_tensor.runtime.store.store import Artifact
 
-__all__ = ["ProgramPart", "XrtProgram", "read_bundled", "read_program"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProgramPart:

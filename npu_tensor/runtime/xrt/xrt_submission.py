@@ -24,8 +24,6 @@ from npu_tensor.runtime.xrt.xrt_memory import XrtMemory, driver_error
 if TYPE_CHECKING:
     from npu_tensor.runtime.xrt.xrt_context import XrtContext
 
-__all__ = ["RunObject", "XrtSubmission", "keep_forever", "release"]
-
 COMPLETED: Final = 4
 PENDING: Final = frozenset({1, 2, 3, 7})
 """Values of XRT's ert_cmd_state: new, queued, running (unnamed in pyxrt), submitted."""
