@@ -63,7 +63,7 @@ def main() -> None:
             if entry.exported_name == TARGET and not occurred.exists():
                 occurred.touch()
                 if fault in Fault.__members__:
-                    machine.inject(Fault[fault], times=3 if fault in ("MEMORY", "BAD_ALLOC") else 1)
+                    machine.inject(Fault[fault], times=3 if fault in ("CONTEXT", "MEMORY", "BAD_ALLOC") else 1)
                 elif fault == "GONE":
                     machine.inject(Fault.LOST)
                 elif fault in CALLS:

@@ -136,7 +136,7 @@ def test_roundings_of_the_simulated_npu_are_not_found() -> None:
         for drawn, draw in DRAWS.items():
             given, read = kernel_cases._operands(entry, offer), kernel_cases._operands(entry, offer)
             for number in floats:
-                item, dtype, _ = task.inputs[number]
+                item, dtype, *_ = task.inputs[number]
                 assert dtype is not None
                 with np.errstate(all="ignore"):
                     values = draw(np.random.default_rng(2), given[item].nbytes // dtype.itemsize).astype(dtype.numpy)
