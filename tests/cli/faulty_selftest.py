@@ -94,11 +94,14 @@ def main() -> None:
             claim = XrtDevice.claim
             refuse = lambda device, task: Refusal("too much") if task.name == "relu" else claim(device, task)  # noqa: E731
             stack.enter_context(patch(XrtDevice, "claim", refuse))
+        if fault == "STUCK" and occurred.exists():
+            stack.enter_context(patch(Core, "submit", wait_forever))
         stages.work()
 
 
 CALLS: dict[str, tuple[object, str, Callable[..., None]]] = {
     "BLOCKED": (Core, "submit", wait_forever),
+    "STUCK": (Core, "submit", wait_forever),
     "CRASH": (Core, "submit", crash),
     "BUILD": (NpuKernel, "bind", fail_to_build),
 }

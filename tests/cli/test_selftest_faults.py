@@ -85,6 +85,16 @@ def test_without_its_device_the_test_ends(fault: Callable[[str], dict[str, Any]]
 
 
 @pytest.mark.usefixtures("_compiler")
+def test_a_device_that_never_answers_again_ends_the_test(
+    fault: Callable[[str], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(self_test, "RUN_SECONDS", 20)
+    report = fault("STUCK")
+    assert [row["result"] for row in report["rows"]] == ["pass", "hang", "not run"]
+    assert "no answer within 20 s" in report["rows"][2]["reason"]
+
+
+@pytest.mark.usefixtures("_compiler")
 def test_all_stages(fault: Callable[[str], dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     kernels = {"elementwise-one_stream-bf16", "elementwise-two_streams-i32"}
     plan = [step for step in steps("npu", (), (), False) if "kernels" not in step[0] or step[1] in kernels]

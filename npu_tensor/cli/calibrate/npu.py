@@ -56,7 +56,8 @@ def measure_npu(device: NpuDevice, quick: bool = False) -> NpuRates:
         BuildError: The kernels are not available.
     """
     rounds, n, side = (5, 1 << 18, 256) if quick else (30, 1 << 23, 1024)
-    prior = npu_rates(device.target.array.device)
+    array = device.target.array
+    prior = replace(npu_rates(array.device), clock_hz=device.costs.rates.clock_hz)
     with config.scope(fallback="error"):  # prevents fallback to the CPU
         _, _, small = kernel(device, _ones(1024).relu())
         _, _, other = kernel(device, _ones(1024) + _ones(1024))
@@ -65,7 +66,8 @@ def measure_npu(device: NpuDevice, quick: bool = False) -> NpuRates:
         probes = ((small,), (other, small), (small, small), (large,), (product,))
         base, switching, same, streaming, multiplying = (launch_seconds(device, rounds, *each) for each in probes)
     bandwidth = positive("ddr_bytes_per_second", stream.prediction[0].ddr_bytes / (streaming.done - base.done))
-    core_rate = positive("core_rate", multiply.prediction[1].compute / (multiplying.done - base.done))
+    compute = multiply.prediction[1].compute * array.clock_hz / prior.clock_hz
+    core_rate = positive("core_rate", compute / (multiplying.done - base.done))
     measured = replace(
         prior,
         python_seconds=positive("python_seconds", base.asked),

@@ -33,7 +33,7 @@ import click
 from npu_tensor._util.output_files import STDOUT, in_a_directory, json_option, put_json
 from npu_tensor.cli.info import machine_information, single_uri
 from npu_tensor.cli.options import device_option, failures, search_path_options
-from npu_tensor.cli.selftest.kernel_cases import case_names, run_cases
+from npu_tensor.cli.selftest.kernel_cases import RUN_SECONDS, case_names, run_cases
 from npu_tensor.cli.selftest.outcome import FAILED, NO_ANSWER, SUSPECT, Outcome
 from npu_tensor.cli.selftest.stages import STAGES, steps
 from npu_tensor.config import config
@@ -246,7 +246,7 @@ def supervised(
     suspect = False
     while left:
         child = _Child({"device": device, "steps": left, "quick": quick, "suspect": suspect})
-        doing, seconds, kill, suspect = "start of the process", START_SECONDS, True, False
+        doing, seconds, kill, suspect, checks = "start of the process", START_SECONDS, True, False, False
         try:
             while left and not suspect:
                 stage, name = left[0]
@@ -255,6 +255,9 @@ def supervised(
                 try:
                     message = child.receive(min(seconds, end - time.monotonic()))
                 except queue.Empty:
+                    if checks:
+                        yield from _not_run(left, f"the device does not run a sum: no answer within {RUN_SECONDS:g} s")
+                        break
                     suspect = True
                     late = time.monotonic() >= end
                     limit = f"{STAGES[stage].seconds:g} s, the limit of this stage" if late else f"{seconds:g} s"
@@ -265,26 +268,34 @@ def supervised(
                     while late and left and left[0][0] == stage:
                         yield Outcome(*left.pop(0), result="not run", reason=f"{stage}: no time left")
                     continue
-                if "doing" in message:
+                if "checks" in message:
+                    checks, doing, seconds = message["checks"], "", RUN_SECONDS
+                elif "doing" in message and not checks:
                     doing, seconds = message["doing"], message["seconds"]
                     if doing:
                         tell(doing)
                 elif "unusable" in message:
-                    while left:
-                        yield Outcome(*left.pop(0), result="not run", reason=message["unusable"])
+                    yield from _not_run(left, message["unusable"])
                 elif "outcomes" in message:
                     del left[0]
                     for values in message["outcomes"]:
                         outcome = Outcome(*values)
                         suspect |= outcome.result in SUSPECT
                         yield outcome
-                else:
+                elif checks and not message:
+                    yield from _not_run(left, f"the device does not run a sum: {child.end()}")
+                elif not message:
                     suspect = True
                     yield row._replace(result="crash", reason=child.end(), advice="attach this report to a bug report")
                     del left[0]
             kill = False
         finally:
             child.close(kill)
+
+
+def _not_run(left: list[tuple[str, str]], reason: str) -> Iterator[Outcome]:
+    while left:
+        yield Outcome(*left.pop(0), result="not run", reason=reason)
 
 
 # --- the command
@@ -335,24 +346,30 @@ def selftest_command(
     def tell(doing: str) -> None:
         click.echo(f"  {doing}", err=True)
 
+    def report() -> Report:
+        """Return the report so far, and write its file: the machine may have to be restarted."""
+        versions = [row for row in rows if row.stage == "machine" and row.result == "note"]
+        others = tuple(row for row in rows if row not in versions)
+        result = Report(device, {row.name: row.reason for row in versions}, others)
+        if report_file is not None:
+            with failures():
+                report_file.write_text(f"{result}\n", "utf-8")
+        return result
+
     try:
         for row in supervised(device, plan, quick, tell):
             rows.append(_without_personal_data(row))
+            report()
             if (row.stage, row.name) in plan:
                 number = 1 + plan.index((row.stage, row.name))
             click.echo(f"{number}/{len(plan)} {row.stage}: {row.name}: {row.result}", err=True)
     except KeyboardInterrupt:
         interrupted = True  # Builds take long, so partial results are shown.
-    versions = [row for row in rows if row.stage == "machine" and row.result == "note"]
-    others = tuple(row for row in rows if row not in versions)
-    report = Report(device, {row.name: row.reason for row in versions}, others)
+    result = report()
     if json_file != STDOUT:
-        click.echo(str(report))
-    put_json(json_file, report.as_dict())
-    if report_file is not None:
-        with failures():
-            report_file.write_text(f"{report}\n", "utf-8")
+        click.echo(str(result))
+    put_json(json_file, result.as_dict())
     if interrupted:
         raise click.Abort
-    if not report.ok:
+    if not result.ok:
         raise SystemExit(1)

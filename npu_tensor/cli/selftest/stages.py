@@ -349,7 +349,9 @@ def work() -> None:
     suspect = request["suspect"]
     for stage, group in groupby(request["steps"], key=itemgetter(0)):
         if suspect and stage not in ("machine", "doctor"):
+            send(checks=True)
             ((outcome,), *_) = run("probes", [FIRST_PROBE])
+            send(checks=False)
             if outcome.result != "pass":
                 send(unusable=f"the device does not run {outcome.work}: {outcome.reason}")
                 return

@@ -42,7 +42,8 @@ WORD: Final = 4
 
 LIMITS: Final[Mapping[TileKind, TileLimits]] = MappingProxyType(
     {
-        # 16 descriptors exist. On Phoenix, sequences with 12 different ones pass and with 16 wedge (xdna-emu).
+        # 16 descriptors exist. On Phoenix, sequences with 8 and 12 different ones passed; with 9 and 16 the array hung
+        # (xdna-emu). The limit keeps kernels of three operands, some of which use 9.
         "shim": TileLimits(0, 2, 12, 16, dimensions=0, wrap=1023, stride=2**20, length=2**32 - 1),
         "memtile": TileLimits(524288, 6, 48, 64, dimensions=4, wrap=1023, stride=2**17, length=2**17 - 1),
         # The field of a core's wrap has 8 bits; 256 would be read as 0.

@@ -1,13 +1,13 @@
 """Installed mlir-aie and Peano: the only module of the package that imports `aie`.
 
     toolchain = find()                 # Toolchain, or why there is none; imports nothing of it
-    require_interface()                # BuildError before mlir-aie 1.4
+    require_interface()                # BuildError before mlir-aie 1.4.2
     compile_core(source, object, "aie2p", flags)
     compile_module(module, directory, xclbin_path=..., insts_path=..., pdi_path=...)
     compile_module(self_loading(program.module), directory, full_elf_path=...)
 
 The last four import `aie` and belong in a separate process: it registers dialects for the lifetime of the process.
-Based on the sources of mlir-aie 1.4.0 and 1.4.1.
+Based on the sources of mlir-aie 1.4.0 to 1.4.5.
 """
 
 from __future__ import annotations
@@ -151,14 +151,14 @@ def _peano_version(peano: Path, compiler: Path) -> str:
 
 
 def require_interface() -> None:
-    """Raise BuildError for an mlir-aie before 1.4.0.
+    """Raise BuildError for an mlir-aie before 1.4.2, in which a second launch with an odd number of resets goes wrong.
 
-    Checks the interface: nightly packages have the number of the previous release, or a date.
+    Checks the interface too: nightly packages have the number of the previous release, or a date.
     """
     from aie import iron
 
-    if not hasattr(iron, "TaskGroup"):
-        raise BuildError(f"the installed mlir-aie is older than 1.4; install 1.4.5: {INSTALL}")
+    if not hasattr(iron, "TaskGroup") or _distribution_version("mlir_aie") in ("1.4.0", "1.4.1"):
+        raise BuildError(f"the installed mlir-aie is older than 1.4.2; install 1.4.5: {INSTALL}")
 
 
 def compile_core(source: Path, object_file: Path, arch: str, flags: Sequence[str]) -> None:

@@ -19,7 +19,9 @@ def kernel_seconds(rates: NpuRates, array: Array, counters: Counters, prediction
     """Return the seconds of a kernel on an NPU with some rates, predicted from its prediction for the array."""
     cycles = max(prediction.compute / rates.core_rate, prediction.stream, prediction.control)
     slower = array.clock_hz / rates.clock_hz
-    return max(cycles * slower, counters.ddr_bytes / rates.ddr_bytes_per_second) + prediction.overhead * slower
+    words = counters.parameter_words * array.parameter_seconds  # does not depend on the clock
+    busy = max(cycles * slower, counters.ddr_bytes / rates.ddr_bytes_per_second)
+    return busy + (prediction.overhead - words) * slower + words
 
 
 class NpuCosts:

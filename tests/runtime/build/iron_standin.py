@@ -14,7 +14,7 @@ import pytest
 __all__ = ["PEANO", "VERSION", "executable", "install", "installed"]
 
 STANDIN: Final = Path(__file__).parent / "standin"
-VERSION: Final = "1.4.1"
+VERSION: Final = "1.4.5"
 PEANO: Final = "21.0.0.2026080301"
 
 

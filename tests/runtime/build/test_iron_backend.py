@@ -261,7 +261,7 @@ def test_a_missing_xclbinutil_is_named(site: Path, tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("class Runtime: sequence = None", "the installed mlir-aie is older than 1.4; install 1.4.5: "),
+        ("class Runtime: sequence = None", "the installed mlir-aie is older than 1.4.2; install 1.4.5: "),
         ("raise ImportError('libxrt')", "ImportError: libxrt"),
     ],
 )
