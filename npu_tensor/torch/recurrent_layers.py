@@ -82,8 +82,12 @@ _backward.register_fake(_gradient_shapes)
 def keep_recurrent_layers(graph: fx.GraphModule) -> None:
     """Replace the recurrent layers of a graph of Dynamo by single operators. AOTAutograd would unroll their steps.
 
-    Layers that draw dropout masks, project their states or take packed sequences stay as they are.
+    Layers that draw dropout masks, project their states or take packed sequences stay as they are, and so do all layers
+    under autocast, which converts what they read.
     """
+    casts = (node.target is torch.amp.autocast_mode._enter_autocast for node in graph.graph.nodes)
+    if torch.is_autocast_enabled("cpu") or any(casts):
+        return
     functions = {getattr(torch, kind): kind for kind in KINDS}
     for node in graph.graph.nodes:
         if node.op != "call_function" or (kind := functions.get(node.target)) is None or len(node.args) != 9:

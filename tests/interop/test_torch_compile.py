@@ -329,3 +329,20 @@ def test_parameters_with_other_strides_are_read_again() -> None:
     for _ in range(3):
         torch.testing.assert_close(compiled(x), model(x))
         model.weight.data = model.weight.data.T
+
+
+def test_a_recurrent_layer_under_autocast() -> None:
+    torch.manual_seed(0)
+    linear, layer, x = torch.nn.Linear(6, 8), torch.nn.LSTM(8, 5, batch_first=True), torch.randn(3, 4, 6)
+
+    def run(x: torch.Tensor) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            return layer(linear(x))[0]
+
+    try:
+        expected = run(x)
+    except RuntimeError as error:
+        pytest.skip(f"PyTorch: {error}")
+    result = torch.compile(run, backend="npu_tensor")(x)
+    assert result.dtype is expected.dtype
+    torch.testing.assert_close(result, expected, rtol=0.02, atol=0.02)
