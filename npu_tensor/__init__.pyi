@@ -1555,6 +1555,8 @@ def logsigmoid_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 def logspace(start: builtins.float, end: builtins.float, steps: builtins.int, base: builtins.float = 10.0, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Create `steps` numbers from base ** start to base ** end whose logarithms are evenly spaced.
 
+    Integer results have whole bounds: the fractions of start and end are dropped, as in PyTorch.
+
     >>> nt.logspace(0.0, 2.0, 3)"""
 def logsumexp(input: Operand, dim: Dims, keepdim: builtins.bool = False) -> Tensor:
     """Compute log(sum(exp(input))) over dim without overflow."""

@@ -324,9 +324,13 @@ def logspace(
 ) -> Tensor:
     """Create `steps` numbers from base ** start to base ** end whose logarithms are evenly spaced.
 
+    Integer results have whole bounds: the fractions of start and end are dropped, as in PyTorch.
+
     >>> nt.logspace(0.0, 2.0, 3)
     """
     target = _number_dtype(dtype or default_dtype(float))
+    if target.is_integer:
+        start, end = (each.to(target) if isinstance(each, Tensor) else int(each) for each in (start, end))
     return (base ** linspace(start, end, steps, "float64", device)).to(target)
 
 

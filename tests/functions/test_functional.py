@@ -534,7 +534,7 @@ CASES: list[Case] = [
         for x in (X, V, S, torch.zeros(2, 0, 4))
     ),
     *((name, (I.to(torch.uint8), *dim), {}) for name in ("any", "all") for dim in ((), (0,), (1, True))),
-    *calls("logspace", (-1, 2, 5), (0, 3, 4, 2.0)),
+    *calls("logspace", (-1, 2, 5), (0, 3, 4, 2.0), (-1.7, 2.9, 4, 2.0, {"dtype": torch.int64})),
     *calls("range", (1, 4), (0.0, 1.0, 0.25)),
     *calls("scalar_tensor", (3,)),
     *calls("asarray", ([1, 2],)),
