@@ -66,7 +66,7 @@ _VARIADIC: Final = inspect.Parameter.VAR_POSITIONAL
 
 
 def decoded_value(value: Any, leaf: Callable[[str, Any], Any]) -> Any:
-    """Return the value of `_encoded`, with the result of `leaf` for "tensor" and "value"."""
+    """Return the value of `encoded_value`, with the result of `leaf` for "tensor" and "value"."""
     if isinstance(value, list):
         return tuple([decoded_value(part, leaf) for part in value])
     if not isinstance(value, dict):

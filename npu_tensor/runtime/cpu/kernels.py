@@ -340,10 +340,9 @@ def _bind_packing(
 
 def _bind_multiplication(gemm: Gemm, outputs: Sequence[Output], slots: Sequence[Slot]) -> BoundLoops:
     """Bind the loop that multiplies. `slots` has those of A, of B and of the epilogue."""
-    loop, results = gemm.multiply, [Location(output.item) for output in outputs]
-    slots = (*slots[:2], *results, *slots[2:])
-    bound = [BoundLoop(loop.kernel, loop.meta_address, loop.items, loop.grain, slots)] if loop.kernel else []
-    return BoundLoops(tuple(bound), tuple([(output.item, output.nbytes) for output in outputs]), keep=(gemm,))
+    results = [Location(output.item) for output in outputs]
+    bound = BoundLoops((), ()) if gemm.empty else bind_product(gemm, (*slots[:2], *results, *slots[2:]))
+    return bound._replace(new=tuple([(output.item, output.nbytes) for output in outputs]))
 
 
 def _after(copies: Sequence[Step], run: Step, task: Task) -> Step:
