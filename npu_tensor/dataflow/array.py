@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
@@ -110,7 +110,7 @@ class Array:
 
 RATES: Final[Mapping[str, Mapping[str, Any]]] = {
     section: {name: figure["value"] for name, figure in figures.items()}
-    for section, figures in json.loads(files(__package__).joinpath("rates.json").read_text("utf-8")).items()
+    for section, figures in json.loads(Path(__file__).with_name("rates.json").read_text("utf-8")).items()
 }
 """Values of rates.json: rates of both arrays and of each by device, clocks by processor, and shares by power mode."""
 

@@ -9,7 +9,6 @@ directory, in one file per processor, and one per NPU, driver and power mode.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import re
@@ -17,7 +16,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -121,7 +119,7 @@ def too_long(cost: Cost) -> str | None:
 @cache
 def priors() -> Mapping[str, Mapping[str, Any]]:
     """Return the priors by "processor", "npu1" or "npu2", and by field. Their sources are in the files."""
-    processor = json.loads(files(__package__).joinpath("priors.json").read_text("utf-8"))["processor"]
+    processor = json.loads(Path(__file__).with_name("priors.json").read_text("utf-8"))["processor"]
     names = [field.name for field in fields(NpuRates)]
     rates = {device: {name: RATES[device][name] for name in names} for device in ("npu1", "npu2")}
     return {"processor": {name: figure["value"] for name, figure in processor.items()}, **rates}
@@ -182,6 +180,8 @@ def _prior(kind: str) -> ProcessorRates | NpuRates:
 
 def calibration_path(kind: str, identity: Mapping[str, str]) -> Path:
     """Return the name of the file of a device, below the cache directory."""
+    import hashlib  # loads OpenSSL
+
     text = json.dumps(identity, sort_keys=True)
     return Path("calibration") / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 

@@ -33,7 +33,7 @@ import ctypes
 import re
 import sys
 from collections.abc import Callable
-from importlib.resources import files
+from pathlib import Path
 from string import Template
 from typing import Any, Final
 
@@ -54,7 +54,7 @@ def launcher_ir() -> str:
     """
     # The object header ends with the type pointer in every build of CPython, with and without the GIL.
     type_offset = object.__basicsize__ - ctypes.sizeof(ctypes.c_void_p)
-    template = Template(files(__package__).joinpath("launch.ll").read_text("utf-8"))
+    template = Template(Path(__file__).with_name("launch.ll").read_text("utf-8"))
     return template.substitute(type_offset=type_offset, most_arguments=4 + MAX_SLOTS, most_slots=MAX_SLOTS)
 
 
@@ -129,7 +129,7 @@ class Pool:
         architecture = engine.triple.partition("-")[0]
         self.parallel = sys.platform == "linux" and architecture in ARCHITECTURES
         file = f"pool.{architecture}.ll" if self.parallel else "sequential_pool.ll"
-        pool, launcher = files(__package__).joinpath(file).read_text("utf-8"), launcher_ir()
+        pool, launcher = Path(__file__).with_name(file).read_text("utf-8"), launcher_ir()
         symbols = symbol_addresses(ctypes.pythonapi, external_symbols(launcher))
         if self.parallel:
             symbols |= symbol_addresses(ctypes.CDLL(None), external_symbols(pool))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -125,6 +124,8 @@ def _pci(bdf: str, root: Path) -> str:
 
 def _stable_id(bdf: str, pci: str, root: Path) -> str:
     """Derive an ID in the form of ROCr's "GPU-...". ROCr itself calls every NPU AIE-XX."""
+    from hashlib import sha256  # loads OpenSSL
+
     slot = f"{bdf}\n{pci}\n{_machine_id(root)}"
     return f"AIE-{sha256(slot.encode()).hexdigest()[:16]}"
 

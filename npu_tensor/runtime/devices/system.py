@@ -9,7 +9,6 @@ Example:
 from __future__ import annotations
 
 import platform
-import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -58,6 +57,8 @@ def processor_name() -> str:
 
 def tool_output(*command: str) -> str:
     """Return the output of a tool. Raises DeviceError if it is missing, fails or takes longer than 10 s."""
+    import subprocess  # slow to load, and most programs need none
+
     try:
         process = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=SECONDS
