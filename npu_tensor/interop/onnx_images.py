@@ -21,6 +21,10 @@ F: Any = functional
 # --- windows
 
 
+def _extents(kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
+    return [(size - 1) * dilation + 1 for size, dilation in zip(kernel, dilations, strict=True)]
+
+
 @dataclass(frozen=True, slots=True)
 class _Windows:
     """Windows over the spatial dimensions of an image, with the padding of each."""
@@ -45,7 +49,7 @@ class _Windows:
         if len(stride) != n or len(dilation) != n or len(pad) != 2 * n or min(*stride, *dilation, *kernel) < 1:
             raise ShapeError(f"kernel {kernel}, strides {stride}, dilations {dilation} and pads {pad} do not fit")
         before, after, mode = pad[:n], pad[n:], text_of(auto_pad)
-        for d, (size, extent) in enumerate(zip(image, cls._extents(kernel, dilation), strict=True)):
+        for d, (size, extent) in enumerate(zip(image, _extents(kernel, dilation), strict=True)):
             if mode in ("SAME_UPPER", "SAME_LOWER"):
                 total = max((math.ceil(size / stride[d]) - 1) * stride[d] + extent - size, 0)
                 before[d] = total // 2 if mode == "SAME_UPPER" else total - total // 2
@@ -59,9 +63,9 @@ class _Windows:
                 after[d] = max(after[d], (count - 1) * stride[d] + extent - size - before[d])
         return cls(kernel, stride, dilation, before, after)
 
-    @staticmethod
-    def _extents(kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
-        return [(size - 1) * dilation + 1 for size, dilation in zip(kernel, dilations, strict=True)]
+    @property
+    def extents(self) -> list[int]:
+        return _extents(self.kernel, self.dilations)
 
     @property
     def is_symmetric(self) -> bool:
@@ -70,6 +74,18 @@ class _Windows:
     def padded(self, x: Tensor, value: float = 0.0) -> Tensor:
         """Pad an image."""
         return padded(x, self.before, self.after, value)
+
+
+def image_columns(x: Tensor, kernel_shape: Sequence[int], **window: Any) -> tuple[Tensor, list[int]]:
+    """Return the windows of zero-padded images as columns, [N, C * window, positions], and the result's extents."""
+    windows = _Windows.of(x.shape[2:], kernel_shape, **window)
+    x, n = windows.padded(x), len(windows.kernel)
+    for d, extent in enumerate(windows.extents):
+        x = x.unfold(2 + d, extent, windows.strides[d])
+    extents = list(x.shape[2 : 2 + n])
+    x = x[(..., *(slice(None, None, dilation) for dilation in windows.dilations))]
+    x = x.permute(0, 1, *range(2 + n, 2 + 2 * n), *range(2, 2 + n))
+    return x.flatten(2 + n).flatten(1, 1 + n), extents
 
 
 def convolve(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,7 +38,7 @@ _SUBGRAPHS: Final = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "S
 _NATIVE: Final = {dtype.name: dtype for dtype in DTYPES}
 _WIDER: Final = {"int4": "int8", "int2": "int8", "uint4": "uint8", "uint2": "uint8", "uint16": "int32"}
 """Dtypes for weights that only `DequantizeLinear` reads and that tensors do not have."""
-_PRODUCTS: Final = ("Gemm", "MatMul")
+_PRODUCTS: Final = ("Conv", "Gemm", "MatMul")
 
 
 def load_onnx(path: str | os.PathLike[str]) -> ImportedModule:
@@ -198,9 +199,8 @@ class _Reader:
             if node.op_type == "Constant" and not node.domain:
                 values[node.output[0]] = self.constants[node.output[0]] = _constant(node, self._array)
                 continue
-            added = products.product(node, values, place) if products else None
-            added = added or [self._node(node, operands, values, place)]
-            nodes += added
+            added = self._node(node, operands, values, place)
+            nodes += (products.product(node, added, values) if products else None) or [added]
             for name in node.output:
                 if name in values and name:
                     raise ArgumentError(f"{node.op_type} at {place}: there is another value of the name {name!r}")
@@ -292,38 +292,41 @@ class _Reader:
 
 
 class _Products:
-    """Products of dequantized matrices, which are computed as integers."""
+    """Products and convolutions of dequantized tensors, which are computed as integers."""
 
     def __init__(self, graph: Any, constants: dict[str, np.ndarray[Any, Any]]) -> None:
         self.constants = constants
         self.nodes = {name: node for node in graph.node for name in node.output if name}
 
-    def product(self, node: Any, values: Mapping[str, Any], place: str) -> list[ImportedNode] | None:
-        """Return the nodes of a product of 8-bit matrices, or None if the node is another one."""
-        if node.op_type not in _PRODUCTS or node.domain:
-            return None
-        attributes = {each.name: each for each in node.attribute}
-        transposed = "transB" in attributes and attributes["transB"].i
-        scaled = any(attributes[name].f != 1 for name in ("alpha", "beta") if name in attributes)
-        if scaled or ("transA" in attributes and attributes["transA"].i):
+    def product(self, node: Any, plain: ImportedNode, values: Mapping[str, Any]) -> list[ImportedNode] | None:
+        """Return the nodes of a product or convolution of 8-bit tensors, or None if the node is another one."""
+        if plain.operator not in _PRODUCTS:
             return None
         a, b = (self._find_dequantization(name) for name in node.input[:2])
         if a is None or b is None or self._size(a) != 1:
             return None
-        shape = self.constants.get(b.input[0], np.zeros(0)).shape
-        axis = next((each.i for each in b.attribute if each.name == "axis"), 1)
-        if len(shape) != 2 or (self._size(b) != 1 and axis % 2 != (0 if transposed else 1)):
-            return None
+        keywords = plain.keywords
+        dimensions = self.constants[b.input[0]].ndim if b.input[0] in self.constants else 0
+        axis = next((each.i for each in b.attribute if each.name == "axis"), 1) % max(dimensions, 1)
         operands = [*self._operands(a, values), *self._operands(b, values)]
-        nodes, name = [], node.output[0]
+        bias = plain.operands[2] if len(plain.operands) > 2 else None
+        if plain.operator == "Conv":
+            if keywords.get("group", 1) != 1 or dimensions < 3 or (self._size(b) != 1 and axis):
+                return None
+            return [replace(plain, operator="QuantizedConv", operands=(*operands, bias))]
+        transposed = keywords.get("transB", 0)
+        if keywords.get("alpha", 1) != 1 or keywords.get("beta", 1) != 1 or keywords.get("transA", 0):
+            return None
+        if dimensions != 2 or (self._size(b) != 1 and axis != (0 if transposed else 1)):
+            return None
+        nodes, name, place = [], node.output[0], plain.place
         if transposed:
             nodes.append(ImportedNode("Transpose", (operands[3],), {}, f"{name} transposed", place))
             operands[3] = Reference(f"{name} transposed")
-        has_bias = len(node.input) > 2 and node.input[2]
-        product = f"{name} product" if has_bias else name
+        product = name if bias is None else f"{name} product"
         nodes.append(ImportedNode("QuantizedMatMul", tuple(operands), {}, product, place))
-        if has_bias:
-            nodes.append(ImportedNode("Add", (Reference(product), values[node.input[2]]), {}, name, place))
+        if bias is not None:
+            nodes.append(ImportedNode("Add", (Reference(product), bias), {}, name, place))
         return nodes
 
     def _find_dequantization(self, name: str) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import npu_tensor as nt
 from npu_tensor import ops
 from npu_tensor.errors import ArgumentError
-from npu_tensor.interop.onnx_images import convolve
+from npu_tensor.interop.onnx_images import convolve, image_columns
 from npu_tensor.interop.onnx_operands import Operator, array_dtype, dtype_name, tensor_dtype
 from npu_tensor.nn import functional
 from npu_tensor.tensor import Tensor
@@ -100,13 +100,24 @@ def _int8_product(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _conv_integer(
-    x: Tensor, w: Tensor, x_zero: Tensor | None = None, w_zero: Tensor | None = None, **attributes: Any
-) -> Tensor:
-    image, weight = x.to("int32"), w.to("int32")
-    image = image if x_zero is None else image - x_zero.to("int32").reshape([])
-    if w_zero is not None:
-        weight = weight - (w_zero.to("int32").reshape([-1, *[1] * (w.ndim - 1)]))
-    return convolve(image, weight, **attributes)
+    x: Tensor, w: Tensor, x_zero: Tensor | None = None, w_zero: Tensor | None = None, *, group: int = 1,
+    kernel_shape: Any = None, **window: Any,
+) -> Tensor:  # fmt: skip
+    """Convolve 8-bit images as a product of the weight and the windows, and correct for the zero point of the image."""
+    if group != 1:
+        image, weight = x.to("int32"), w.to("int32")
+        image = image if x_zero is None else image - x_zero.to("int32").reshape([])
+        if w_zero is not None:
+            weight = weight - w_zero.to("int32").reshape([-1, *[1] * (w.ndim - 1)])
+        return convolve(image, weight, group=group, **window)
+    image, point = _to_int8(x, x_zero)
+    weight = w.flatten(1)
+    columns, extents = image_columns(image, w.shape[2:], **window)
+    y = _matmul_integer(weight, columns, w_zero)
+    if isinstance(point, Tensor) or point:  # Padding is zero in the columns, and the zero point in the image.
+        inside, _ = image_columns(nt.ones(1, *x.shape[1:], dtype="int8"), w.shape[2:], **window)
+        y = y - _matmul_integer(weight, inside, w_zero) * point
+    return y.reshape(x.shape[0], w.shape[0], *extents)
 
 
 def _requantize(y: Tensor, scale: Any, out_scale: Tensor, out_zero: Tensor) -> Tensor:
@@ -140,6 +151,17 @@ def _quantized_matmul(
 ) -> Tensor:
     """Multiply matrices that the file dequantizes before a product, as integers."""
     return (_matmul_integer(a, b, a_zero, b_zero).to("float32") * (a_scale * b_scale)).to(a_scale.dtype)
+
+
+def _quantized_conv(
+    x: Tensor, x_scale: Tensor, x_zero: Tensor | None, w: Tensor, w_scale: Tensor, w_zero: Tensor | None,
+    b: Tensor | None = None, **attributes: Any,
+) -> Tensor:  # fmt: skip
+    """Convolve images with a weight that the file dequantizes before, as integers."""
+    channels = [-1, *[1] * (x.ndim - 2)]
+    scale = x_scale * (w_scale.reshape(channels) if w_scale.ndim else w_scale)
+    y = (_conv_integer(x, w, x_zero, w_zero, **attributes).to("float32") * scale).to(x_scale.dtype)
+    return y if b is None else y + b.reshape(channels)
 
 
 def _unpack_bits(codes: Tensor, bits: int) -> Tensor:
@@ -177,6 +199,7 @@ QUANTIZED_OPERATORS: Final[dict[str, Operator]] = {
     "QLinearConv": Operator(_qlinear_conv),
     "QLinearMatMul": Operator(_qlinear_matmul),
     "QuantizeLinear": Operator(_quantize),
+    "QuantizedConv": Operator(_quantized_conv),
     "QuantizedMatMul": Operator(_quantized_matmul),
     "com.microsoft.MatMulNBits": Operator(_matmul_nbits),
 }

@@ -334,6 +334,40 @@ def test_products_of_dequantized_matrices_are_integer_products(operator, tmp_pat
     np.testing.assert_allclose(loaded(nt.from_numpy(x)).numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("shape", "weight", "attributes"),
+    [
+        ((2, 3, 9, 7), (4, 3, 3, 3), {"pads": [1, 1, 1, 1]}),
+        ((1, 3, 9, 8), (4, 3, 3, 2), {"strides": [2, 1], "dilations": [2, 3], "pads": [2, 0, 1, 3]}),
+        ((1, 3, 8, 9), (4, 3, 1, 1), {}),
+        ((1, 3, 11), (4, 3, 5), {"auto_pad": "SAME_UPPER", "strides": [2]}),
+    ],
+)
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+def test_convolutions_of_dequantized_images_are_integer_products(kind, shape, weight, attributes, tmp_path):
+    limits = np.iinfo(kind)
+    initializers = {
+        "s": np.float32(0.02),
+        "z": kind(limits.min + 120),
+        "w": RANDOM.integers(limits.min, limits.max + 1, weight, kind),
+        "ws": floats(4, low=0.01, high=0.1),
+        "wz": RANDOM.integers(limits.min, limits.max, 4, kind),
+        "b": floats(4),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["a"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["c"], axis=0),
+        helper.make_node("Conv", ["a", "c", "b"], ["y"], **attributes),
+    ]
+    x = floats(*shape)
+    model = saved(tmp_path / "m.onnx", nodes, {"x": x}, initializers=initializers)
+    loaded = nt.load_onnx(tmp_path / "m.onnx")
+    assert any(row.op == "contract" and row.out.startswith("i32") for row in nt.explain(loaded(nt.from_numpy(x))))
+    expected = ReferenceEvaluator(model).run(None, {"x": x})[0]
+    np.testing.assert_allclose(loaded(nt.from_numpy(x)).numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
 def test_a_quantized_graph_of_operators(tmp_path):
     arrays = {
         "aq": RANDOM.integers(0, 255, (4, 16), np.uint8),
