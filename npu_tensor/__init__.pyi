@@ -783,7 +783,7 @@ def diff(input: Tensor, n: builtins.int = 1, dim: builtins.int = -1, prepend: Te
     """Subtract from each element along dim the one before it. Of bool, return True where they differ.
 
     Args:
-        n: Number of times this is repeated.
+        n: Number of times this is repeated; 0 returns `input`.
         prepend: Elements to put before `input` along dim first.
         append: Elements to put after `input` along dim first.
 
@@ -1352,7 +1352,8 @@ def interpolate(input: Tensor, size: Sizes | None = None, scale_factor: builtins
     """Resize (batch, channels, *places).
 
     Args:
-        input: Tensor (batch, channels, *places).
+        input: Tensor (batch, channels, *places); floats, or uint8 for "bilinear" and "bicubic", or any dtype for the
+            first three modes.
         size: Extents of the result.
         scale_factor: Factors of the extents in place of `size`; the results are rounded down.
         mode: "nearest", "nearest-exact", "area" (means of parts), "linear" for one place dimension, "bilinear" and
@@ -1490,6 +1491,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         Tensor (..., out features)."""
 def linspace(start: builtins.float, end: builtins.float, steps: builtins.int, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Create `steps` evenly spaced numbers from start to end, both included.
+
+    Integer results have whole bounds: the fractions of start and end are dropped, as in PyTorch.
 
     >>> nt.linspace(0.0, 1.0, 5)"""
 def local_response_norm(input: Tensor, size: builtins.int, alpha: builtins.float = 0.0001, beta: builtins.float = 0.75, k: builtins.float = 1.0) -> Tensor:

@@ -419,7 +419,7 @@ class Methods:
         """Subtract from each element along dim the one before it. Of bool, return True where they differ.
 
         Args:
-            n: Number of times this is repeated.
+            n: Number of times this is repeated; 0 returns `input`.
             prepend: Elements to put before `input` along dim first.
             append: Elements to put after `input` along dim first.
 

@@ -100,6 +100,8 @@ def converted(value: Any) -> Any:
         return getattr(nt, str(value).removeprefix("torch."))
     if isinstance(value, torch.device):
         return str(value)
+    if isinstance(value, torch.nn.PairwiseDistance):
+        return nt.nn.PairwiseDistance(value.norm, value.eps, value.keepdim)
     if isinstance(value, (tuple, list)):
         return tuple(map(converted, value)) if isinstance(value, tuple) else [*map(converted, value)]
     if isinstance(value, dict):
@@ -159,7 +161,9 @@ def called(op: Any, sample: Any) -> Any:
 
 
 def doubled(value: Any) -> Any:
-    """Convert tensors of floats to float64; return others and dtypes unchanged."""
+    """Convert tensors of floats, and dtypes of floats, to float64; return others unchanged."""
+    if isinstance(value, torch.dtype):
+        return torch.float64 if value.is_floating_point else value
     return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 

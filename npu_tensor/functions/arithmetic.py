@@ -132,7 +132,7 @@ def diff(
     """Subtract from each element along dim the one before it. Of bool, return True where they differ.
 
     Args:
-        n: Number of times this is repeated.
+        n: Number of times this is repeated; 0 returns `input`.
         prepend: Elements to put before `input` along dim first.
         append: Elements to put after `input` along dim first.
 
@@ -145,7 +145,7 @@ def diff(
     if not input.ndim:
         raise ShapeError("a zero-dimensional tensor has no neighbours")
     dim = dimension(dim, input.ndim)
-    if prepend is not None or append is not None:
+    if n and (prepend is not None or append is not None):
         input = cat([part for part in (prepend, input, append) if part is not None], dim)
     for _ in range(n):
         steps = max(input.shape[dim] - 1, 0)

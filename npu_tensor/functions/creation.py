@@ -313,9 +313,21 @@ def arange(
 def linspace(start: float, end: float, steps: int, dtype: DTypeLike = None, device: Any = None) -> Tensor:
     """Create `steps` evenly spaced numbers from start to end, both included.
 
+    Integer results have whole bounds: the fractions of start and end are dropped, as in PyTorch.
+
     >>> nt.linspace(0.0, 1.0, 5)
     """
-    return ops.linspace_between(start, end, extents((steps,)), _number_dtype(dtype or default_dtype(float)))
+    target = _number_dtype(dtype or default_dtype(float))
+    first, last = _bounds(start, end, target)
+    return ops.linspace_between(first, last, extents((steps,)), target)
+
+
+def _bounds(start: Any, end: Any, target: DType) -> tuple[Any, Any]:
+    """Return the bounds of a sequence, whole numbers if its dtype is an integer."""
+    if not target.is_integer:
+        return start, end
+    first, last = (each.to(target) if isinstance(each, Tensor) else int(each) for each in (start, end))
+    return first, last
 
 
 @composite(method=False, creates=True)
@@ -329,9 +341,8 @@ def logspace(
     >>> nt.logspace(0.0, 2.0, 3)
     """
     target = _number_dtype(dtype or default_dtype(float))
-    if target.is_integer:
-        start, end = (each.to(target) if isinstance(each, Tensor) else int(each) for each in (start, end))
-    return (base ** linspace(start, end, steps, "float64", device)).to(target)
+    first, last = _bounds(start, end, target)
+    return (base ** linspace(first, last, steps, "float64", device)).to(target)
 
 
 @composite("range", method=False, creates=True)

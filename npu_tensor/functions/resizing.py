@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from npu_tensor import ops
-from npu_tensor.dtypes import int64
+from npu_tensor.dtypes import float32, int64, uint8
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.convolution import Sizes, each_place
 from npu_tensor.functions.creation import arange, ones, zeros_like
@@ -47,7 +47,8 @@ def interpolate(
     """Resize (batch, channels, *places).
 
     Args:
-        input: Tensor (batch, channels, *places).
+        input: Tensor (batch, channels, *places); floats, or uint8 for "bilinear" and "bicubic", or any dtype for the
+            first three modes.
         size: Extents of the result.
         scale_factor: Factors of the extents in place of `size`; the results are rounded down.
         mode: "nearest", "nearest-exact", "area" (means of parts), "linear" for one place dimension, "bilinear" and
@@ -73,9 +74,22 @@ def interpolate(
     counts, scales = _counts(extents, size, scale_factor)
     if recompute_scale_factor:
         scales = tuple([extent / count for extent, count in zip(extents, counts, strict=True)])
+    if needed == 2 and input.dtype is uint8:
+        return _resize_bytes(input, own, counts, scales, bool(align_corners), antialias)
     if needed:
         require_float(input)
     return ops.upscale(input, own, counts, scales, bool(align_corners), antialias)
+
+
+def _resize_bytes(
+    image: Tensor, mode: str, counts: Sequence[int], scales: Sequence[float], align_corners: bool, antialias: bool
+) -> Tensor:
+    """Resize the columns, then the rows of images of bytes; both results are rounded to bytes, as in PyTorch."""
+    narrow, steps = (image.shape[2], counts[1]), (1.0, scales[1])
+    for size, step in ((narrow, steps), (tuple(counts), (scales[0], 1.0))):
+        resized = ops.upscale(image.to(float32), mode, size, step, align_corners, antialias)
+        image = (resized + 0.5).floor().clamp(0, 255).to(uint8)
+    return image
 
 
 def _counts(

@@ -11,6 +11,7 @@ import numpy as np
 from npu_tensor import ops
 from npu_tensor.dtypes import default_dtype, int64
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
+from npu_tensor.functions.arithmetic import result_type
 from npu_tensor.functions.creation import arange, zeros
 from npu_tensor.functions.neural import wide
 from npu_tensor.functions.reduce import norm, values_at
@@ -40,8 +41,9 @@ def cov(
     if input.ndim > 2:
         raise ShapeError(f"needs a matrix or a vector, not {list(input.shape)}")
     rows = input.reshape(-1, input.shape[-1] if input.ndim else 1)
-    dtype = rows.dtype if rows.is_floating_point() else default_dtype(float)
-    rows = wide(rows if rows.is_floating_point() else rows.to(dtype))
+    rows = rows if rows.is_floating_point() else rows.to(default_dtype(float))
+    dtype = rows.dtype if aweights is None else result_type(rows, aweights)
+    rows = wide(rows)
     weights = fweights if aweights is None else aweights if fweights is None else fweights * aweights
     count: Any = rows.shape[1] if weights is None else weights.sum()
     mean = (rows if weights is None else rows * weights).sum(1, True) / count

@@ -352,7 +352,9 @@ class _Products:
 
     def _operands(self, node: Any, values: Mapping[str, Any]) -> list[Any]:
         zero = node.input[2] if len(node.input) > 2 else ""
-        return [values[node.input[0]], values[node.input[1]], values[zero] if zero else None]
+        stored = self.constants.get(zero, np.ones(1))
+        is_zero = not zero or (stored.dtype == np.int8 and not stored.any())
+        return [values[node.input[0]], values[node.input[1]], None if is_zero else values[zero]]
 
 
 def _dtype_name(number: int) -> str:

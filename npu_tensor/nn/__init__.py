@@ -1,7 +1,14 @@
 """Layers as in torch.nn: modules with parameters, losses, initial values, and `nn.functional`."""
 
 from npu_tensor.nn import functional, init, utils
-from npu_tensor.nn.attention import MultiheadAttention, TransformerEncoder, TransformerEncoderLayer
+from npu_tensor.nn.attention import (
+    MultiheadAttention,
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 from npu_tensor.nn.containers import ModuleDict, ModuleList, ParameterList, Sequential
 from npu_tensor.nn.function_layers import *  # noqa: F403
 from npu_tensor.nn.function_layers import __all__ as _of_functions
@@ -25,6 +32,9 @@ __all__ = [
     "ParameterList",
     "RNNCell",
     "Sequential",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
     "TransformerEncoder",
     "TransformerEncoderLayer",
     "functional",

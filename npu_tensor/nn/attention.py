@@ -1,13 +1,15 @@
-"""Multi-head attention, and the encoder of a transformer."""
+"""Multi-head attention, and transformers."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
+from npu_tensor import ops
 from npu_tensor.errors import ArgumentError
-from npu_tensor.functions.creation import zeros
+from npu_tensor.functions.creation import full, zeros
 from npu_tensor.nn import functional, init
 from npu_tensor.nn.containers import ModuleList
 from npu_tensor.nn.function_layers import Dropout
@@ -124,7 +126,60 @@ class MultiheadAttention(Module):
         return (result.transpose(0, 1) if turned else result), weights
 
 
-class TransformerEncoderLayer(Module):
+class _TransformerLayer(Module):
+    """Attentions and a network of two linear layers, each with dropout, a residual and a norm.
+
+    Arguments of the class statement:
+        attentions: Names of the attentions.
+    """
+
+    _attentions: ClassVar[Sequence[str]]
+
+    def __init_subclass__(cls, attentions: Sequence[str] = ()) -> None:
+        if attentions:
+            cls._attentions = attentions
+
+    def _build(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int,
+        dropout: float,
+        activation: str | Callable[[Tensor], Tensor],
+        layer_norm_eps: float,
+        batch_first: bool,
+        norm_first: bool,
+        bias: bool,
+        **options: Any,
+    ) -> None:
+        if activation not in ("relu", "gelu") and not callable(activation):
+            raise ArgumentError(f"activation should be relu/gelu, not {activation}")
+        for name in self._attentions:
+            attention = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **options)
+            setattr(self, name, attention)
+        self.linear1 = Linear(d_model, dim_feedforward, bias, **options)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, **options)
+        self.norm_first = norm_first
+        numbers = range(1, len(self._attentions) + 2)
+        for number in numbers:
+            setattr(self, f"norm{number}", LayerNorm(d_model, layer_norm_eps, bias=bias, **options))
+        for number in numbers:
+            setattr(self, f"dropout{number}", Dropout(dropout))
+        self.activation = getattr(F, activation) if isinstance(activation, str) else activation
+
+    def _apply(self, x: Tensor, *attentions: Callable[[Tensor], Any]) -> Tensor:
+        """Apply attentions, then the network, each with its residual, dropout and norm."""
+        for number, part in enumerate((*attentions, self._network), 1):
+            norm, dropout = getattr(self, f"norm{number}"), getattr(self, f"dropout{number}")
+            x = x + dropout(part(norm(x))) if self.norm_first else norm(x + dropout(part(x)))
+        return x
+
+    def _network(self, x: Tensor) -> Any:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+
+class TransformerEncoderLayer(_TransformerLayer, attentions=("self_attn",)):
     """Self-attention and a network of two linear layers, each with dropout, a residual and a norm.
 
     Args:
@@ -155,36 +210,45 @@ class TransformerEncoderLayer(Module):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        if activation not in ("relu", "gelu") and not callable(activation):
-            raise ArgumentError(f"activation should be relu/gelu, not {activation}")
-        options: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **options)
-        self.linear1 = Linear(d_model, dim_feedforward, bias, **options)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, **options)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **options)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **options)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.activation = getattr(F, activation) if isinstance(activation, str) else activation
+        self._build(
+            *(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias),
+            device=device, dtype=dtype,
+        )  # fmt: skip
 
     def forward(
         self, src: Tensor, src_mask: Mask = None, src_key_padding_mask: Mask = None, is_causal: bool = False
     ) -> Any:
         """Apply the layer; masks are those of `MultiheadAttention`."""
+        return self._apply(
+            src, lambda x: self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)[0]
+        )
 
-        def attention(x: Tensor) -> Any:
-            return self.dropout1(self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)[0])
 
-        def network(x: Tensor) -> Any:
-            return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+class TransformerDecoderLayer(_TransformerLayer, attentions=("self_attn", "multihead_attn")):
+    """Self-attention, attention to a memory, and a network of two linear layers, each with a residual and a norm.
 
-        if self.norm_first:
-            src = src + attention(self.norm1(src))
-            return src + network(self.norm2(src))
-        src = self.norm1(src + attention(src))
-        return self.norm2(src + network(src))
+    The arguments are those of `TransformerEncoderLayer`.
+    """
+
+    __init__ = TransformerEncoderLayer.__init__
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Mask = None,
+        memory_mask: Mask = None,
+        tgt_key_padding_mask: Mask = None,
+        memory_key_padding_mask: Mask = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Any:
+        """Apply the layer; masks are those of `MultiheadAttention`."""
+        own = tgt_key_padding_mask, False, tgt_mask, True, tgt_is_causal
+        other = memory_key_padding_mask, False, memory_mask, True, memory_is_causal
+        return self._apply(
+            tgt, lambda x: self.self_attn(x, x, x, *own)[0], lambda x: self.multihead_attn(x, memory, memory, *other)[0]
+        )
 
 
 class TransformerEncoder(Module):
@@ -207,3 +271,117 @@ class TransformerEncoder(Module):
         for layer in self.layers:
             src = layer(src, mask, src_key_padding_mask, is_causal)
         return src if self.norm is None else self.norm(src)
+
+
+class TransformerDecoder(Module):
+    """Stack of copies of a layer, optionally followed by a norm.
+
+    Args:
+        decoder_layer: Layer to copy.
+        num_layers: Number of copies.
+        norm: Module applied to the result of the last layer, or None.
+    """
+
+    def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
+        self.layers = ModuleList([copy.deepcopy(decoder_layer) for _ in range(num_layers)])
+        self.num_layers, self.norm = num_layers, norm
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Mask = None,
+        memory_mask: Mask = None,
+        tgt_key_padding_mask: Mask = None,
+        memory_key_padding_mask: Mask = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Any:
+        """Apply all layers; masks are those of `MultiheadAttention`."""
+        masks = tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal, memory_is_causal
+        for layer in self.layers:
+            tgt = layer(tgt, memory, *masks)
+        return tgt if self.norm is None else self.norm(tgt)
+
+
+class Transformer(Module):
+    """Encoder and decoder of equal layers.
+
+    Args:
+        d_model: Features.
+        nhead: Number of heads.
+        num_encoder_layers: Layers of the encoder.
+        num_decoder_layers: Layers of the decoder.
+        dim_feedforward: Features between the two linear layers of a network.
+        dropout: Probability of dropout in training.
+        activation: "relu", "gelu" or a function.
+        custom_encoder: Module in place of the encoder.
+        custom_decoder: Module in place of the decoder.
+        layer_norm_eps: Epsilon of the norms.
+        batch_first: Inputs are (batch, tokens, features).
+        norm_first: Normalize before attention and network instead of after them.
+        bias: Add biases in all layers.
+        device: Device of the parameters, as for `zeros`.
+        dtype: Dtype of the parameters.
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = "relu",
+        custom_encoder: Module | None = None,
+        custom_decoder: Module | None = None,
+        layer_norm_eps: float = 1e-05,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        arguments: Any = (
+            *(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias),
+            *(device, dtype),
+        )
+
+        def norm() -> LayerNorm:
+            return LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
+
+        self.encoder = custom_encoder or TransformerEncoder(
+            TransformerEncoderLayer(*arguments), num_encoder_layers, norm()
+        )
+        self.decoder = custom_decoder or TransformerDecoder(
+            TransformerDecoderLayer(*arguments), num_decoder_layers, norm()
+        )
+        self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
+        for parameter in self.parameters():
+            if parameter.ndim > 1:
+                init.xavier_uniform_(parameter)
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+        """Return a mask (sz, sz) with -inf above the diagonal and 0 elsewhere."""
+        return ops.triu(full((sz, sz), -math.inf, device=device, dtype=dtype), 1)
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Mask = None,
+        tgt_mask: Mask = None,
+        memory_mask: Mask = None,
+        src_key_padding_mask: Mask = None,
+        tgt_key_padding_mask: Mask = None,
+        memory_key_padding_mask: Mask = None,
+        src_is_causal: bool = False,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Any:
+        """Apply the decoder to `tgt` and the encoder's result for `src`; masks are those of `MultiheadAttention`."""
+        memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
+        masks = tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal, memory_is_causal
+        return self.decoder(tgt, memory, *masks)

@@ -15,49 +15,82 @@ from npu_tensor.ops import registry
 from npu_tensor.tensor import Tensor
 
 __all__ = [
+    "CELU",
     "ELU",
     "GELU",
     "GLU",
     "SELU",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
+    "AlphaDropout",
     "AvgPool1d",
     "AvgPool2d",
+    "AvgPool3d",
     "BCELoss",
     "BCEWithLogitsLoss",
+    "CTCLoss",
+    "ChannelShuffle",
     "CosineEmbeddingLoss",
     "CosineSimilarity",
     "CrossEntropyLoss",
     "Dropout",
     "Dropout1d",
     "Dropout2d",
+    "Dropout3d",
+    "FeatureAlphaDropout",
     "Flatten",
+    "Fold",
+    "GaussianNLLLoss",
+    "Hardshrink",
     "Hardsigmoid",
     "Hardswish",
     "Hardtanh",
+    "HingeEmbeddingLoss",
     "HuberLoss",
     "KLDivLoss",
     "L1Loss",
+    "LPPool1d",
+    "LPPool2d",
+    "LPPool3d",
     "LeakyReLU",
+    "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",
     "MSELoss",
+    "MarginRankingLoss",
     "MaxPool1d",
     "MaxPool2d",
+    "MaxPool3d",
     "Mish",
+    "MultiLabelMarginLoss",
+    "MultiLabelSoftMarginLoss",
+    "MultiMarginLoss",
     "NLLLoss",
+    "PairwiseDistance",
     "PixelShuffle",
     "PixelUnshuffle",
+    "PoissonNLLLoss",
+    "RReLU",
     "ReLU",
     "ReLU6",
     "SiLU",
     "Sigmoid",
     "SmoothL1Loss",
+    "SoftMarginLoss",
     "Softmax",
     "Softmin",
     "Softplus",
+    "Softshrink",
     "Softsign",
     "Tanh",
+    "Tanhshrink",
+    "Threshold",
+    "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
     "Unfold",
     "Upsample",
 ]
@@ -119,10 +152,12 @@ class _Function(Module):
 
     def extra_repr(self) -> str:
         """Return the options for `repr`."""
-        names = self.shown.split()
+        plain, _, named = self.shown.rpartition(":")
+        names = named.split()
         if getattr(self, "inplace", False) and "inplace" not in names:
             names.append("inplace")
-        return ", ".join(f"{name}={value!r}" for name in names if (value := getattr(self, name)) is not None)
+        texts = [f"{name}={value!r}" for name in names if (value := getattr(self, name)) is not None]
+        return ", ".join([*(repr(getattr(self, name)) for name in plain.split()), *texts])
 
 
 class _Pool(_Function):
@@ -185,6 +220,30 @@ class SELU(_Function, of="selu"):
     """Scaled exponential linear unit."""
 
 
+class CELU(_Function, of="celu"):
+    """Continuously differentiable exponential linear unit."""
+
+
+class Hardshrink(_Function, of="hardshrink", shown="lambd :"):
+    """Zero for elements near zero."""
+
+
+class RReLU(_Function, of="rrelu"):
+    """Rectifier with random slopes below zero in training."""
+
+
+class Softshrink(_Function, of="softshrink", shown="lambd :"):
+    """Shift of elements towards zero."""
+
+
+class Tanhshrink(_Function, of="tanhshrink"):
+    """Activation x - tanh(x)."""
+
+
+class Threshold(_Function, of="threshold", shown="threshold value"):
+    """Replacement of elements up to a threshold."""
+
+
 class Sigmoid(_Function, of="sigmoid"):
     """Logistic sigmoid."""
 
@@ -226,6 +285,18 @@ class Dropout2d(_Function, of="dropout2d", shown="p inplace"):
     """Dropout of channels of (batch, channels, height, width)."""
 
 
+class Dropout3d(_Function, of="dropout3d", shown="p inplace"):
+    """Dropout of channels of (batch, channels, depth, height, width)."""
+
+
+class AlphaDropout(_Function, of="alpha_dropout", shown="p inplace"):
+    """Dropout that keeps mean and variance, for `SELU`."""
+
+
+class FeatureAlphaDropout(_Function, of="feature_alpha_dropout", shown="p inplace"):
+    """Dropout of channels that keeps mean and variance."""
+
+
 # Pooling and changes of shape.
 class AdaptiveAvgPool1d(_Function, of="adaptive_avg_pool1d"):
     """Mean pooling to a fixed width."""
@@ -233,6 +304,22 @@ class AdaptiveAvgPool1d(_Function, of="adaptive_avg_pool1d"):
 
 class AdaptiveAvgPool2d(_Function, of="adaptive_avg_pool2d"):
     """Mean pooling to a fixed height and width."""
+
+
+class AdaptiveAvgPool3d(_Function, of="adaptive_avg_pool3d"):
+    """Mean pooling to fixed extents."""
+
+
+class AdaptiveMaxPool1d(_Function, of="adaptive_max_pool1d"):
+    """Maximum pooling to a fixed width."""
+
+
+class AdaptiveMaxPool2d(_Function, of="adaptive_max_pool2d"):
+    """Maximum pooling to a fixed height and width."""
+
+
+class AdaptiveMaxPool3d(_Function, of="adaptive_max_pool3d"):
+    """Maximum pooling to fixed extents."""
 
 
 class AvgPool1d(_Pool, of="avg_pool1d", shown="kernel_size stride padding"):
@@ -243,12 +330,40 @@ class AvgPool2d(_Pool, of="avg_pool2d", shown="kernel_size stride padding"):
     """Mean pooling over windows of two dimensions."""
 
 
+class AvgPool3d(_Pool, of="avg_pool3d", shown="kernel_size stride padding"):
+    """Mean pooling over windows of three dimensions."""
+
+
+class LPPool1d(_Function, of="lp_pool1d"):
+    """Pooling of a power mean over windows of one dimension."""
+
+
+class LPPool2d(_Function, of="lp_pool2d"):
+    """Pooling of a power mean over windows of two dimensions."""
+
+
+class LPPool3d(_Function, of="lp_pool3d"):
+    """Pooling of a power mean over windows of three dimensions."""
+
+
 class MaxPool1d(_Pool, of="max_pool1d"):
     """Maximum pooling over windows of one dimension."""
 
 
 class MaxPool2d(_Pool, of="max_pool2d"):
     """Maximum pooling over windows of two dimensions."""
+
+
+class MaxPool3d(_Pool, of="max_pool3d"):
+    """Maximum pooling over windows of three dimensions."""
+
+
+class LocalResponseNorm(_Function, of="local_response_norm", shown="size : alpha beta k"):
+    """Division by a power of the mean square over neighbouring channels."""
+
+
+class ChannelShuffle(_Function, of="channel_shuffle"):
+    """Interleaving of groups of channels."""
 
 
 class Flatten(_Function, of="flatten", start_dim=1):
@@ -265,6 +380,10 @@ class PixelUnshuffle(_Function, of="pixel_unshuffle"):
 
 class Unfold(_Function, of="unfold"):
     """Extraction of windows as columns."""
+
+
+class Fold(_Function, of="fold"):
+    """Sum of columns into the windows they come from."""
 
 
 class Upsample(_Function, of="interpolate", shown="size scale_factor mode"):
@@ -314,3 +433,56 @@ class NLLLoss(_Function, of="nll_loss", inputs=2, shown=""):
 
 class SmoothL1Loss(_Function, of="smooth_l1_loss", inputs=2, shown=""):
     """Smooth absolute error."""
+
+
+class CTCLoss(_Function, of="ctc_loss", inputs=4, shown=""):
+    """Connectionist temporal classification."""
+
+
+class GaussianNLLLoss(_Function, of="gaussian_nll_loss", inputs=3, shown=""):
+    """Negative log likelihood of normal distributions."""
+
+
+class HingeEmbeddingLoss(_Function, of="hinge_embedding_loss", inputs=2, shown=""):
+    """Hinge loss of distances."""
+
+
+class MarginRankingLoss(_Function, of="margin_ranking_loss", inputs=3, shown=""):
+    """Loss on the order of two inputs."""
+
+
+class MultiLabelMarginLoss(_Function, of="multilabel_margin_loss", inputs=2, shown=""):
+    """Margin loss with several classes per sample."""
+
+
+class MultiLabelSoftMarginLoss(_Function, of="multilabel_soft_margin_loss", inputs=2, shown=""):
+    """Binary cross entropy of each class."""
+
+
+class MultiMarginLoss(_Function, of="multi_margin_loss", inputs=2, shown=""):
+    """Margin loss with one class per sample."""
+
+
+class PairwiseDistance(_Function, of="pairwise_distance", inputs=2, shown=""):
+    """Distance of vectors."""
+
+
+class PoissonNLLLoss(_Function, of="poisson_nll_loss", inputs=2, shown=""):
+    """Negative log likelihood of Poisson distributions."""
+
+
+class SoftMarginLoss(_Function, of="soft_margin_loss", inputs=2, shown=""):
+    """Logistic loss of signs."""
+
+
+class TripletMarginLoss(_Function, of="triplet_margin_loss", inputs=3, shown=""):
+    """Margin between the distances of an anchor to two vectors."""
+
+
+class TripletMarginWithDistanceLoss(_Function, of="triplet_margin_with_distance_loss", inputs=3, shown=""):
+    """Margin between distances that a function computes."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.distance_function is None:
+            self.distance_function: Any = PairwiseDistance()

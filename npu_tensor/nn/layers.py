@@ -22,18 +22,41 @@ from npu_tensor.tensor import Tensor
 __all__ = [
     "BatchNorm1d",
     "BatchNorm2d",
+    "BatchNorm3d",
+    "Bilinear",
+    "CircularPad1d",
+    "CircularPad2d",
+    "CircularPad3d",
+    "ConstantPad1d",
+    "ConstantPad2d",
+    "ConstantPad3d",
     "Conv1d",
     "Conv2d",
+    "Conv3d",
     "ConvTranspose1d",
     "ConvTranspose2d",
+    "ConvTranspose3d",
     "Embedding",
+    "EmbeddingBag",
     "GroupNorm",
     "Identity",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
     "LayerNorm",
     "Linear",
     "PReLU",
     "RMSNorm",
+    "ReflectionPad1d",
+    "ReflectionPad2d",
+    "ReflectionPad3d",
+    "ReplicationPad1d",
+    "ReplicationPad2d",
+    "ReplicationPad3d",
     "Unflatten",
+    "ZeroPad1d",
+    "ZeroPad2d",
+    "ZeroPad3d",
 ]
 F: Any = functional
 
@@ -122,6 +145,134 @@ class Linear(Module):
 
     def forward(self, input: Tensor) -> Any:
         return F.linear(input, self.weight, self.bias)
+
+
+class Bilinear(Module):
+    """Bilinear form of two inputs, with a weight (out_features, in1_features, in2_features).
+
+    Args:
+        in1_features: Features of the first input.
+        in2_features: Features of the second input.
+        out_features: Features of the result.
+        bias: Add a bias.
+        device: Device of the parameters, as for `zeros`.
+        dtype: Dtype of the parameters.
+    """
+
+    shown = ": in1_features in2_features out_features bias"
+
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
+        self.weight = Parameter(zeros(out_features, in1_features, in2_features, device=device, dtype=dtype))
+        self.bias = _weights(0.0, (out_features,), bias, device, dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new random weights."""
+        bound = 1 / math.sqrt(self.in1_features)
+        for each in self.parameters():
+            init.uniform_(each, -bound, bound)
+
+    def forward(self, input1: Tensor, input2: Tensor) -> Any:
+        return F.bilinear(input1, input2, self.weight, self.bias)
+
+
+class _Pad(Module):
+    """Padding of the last dimensions by one width, or by (before, after) of each, the last dimension first."""
+
+    places: ClassVar[int]
+    mode: ClassVar[str]
+    value: float = 0.0
+
+    def __init_subclass__(cls, places: int = 0, mode: str = "") -> None:
+        if places:
+            cls.places, cls.mode = places, mode
+
+    def __init__(self, padding: Sizes) -> None:
+        self.padding = (padding,) * 2 * self.places if isinstance(padding, int) else tuple(padding)
+
+    def forward(self, input: Tensor) -> Any:
+        return F.pad(input, self.padding, self.mode, self.value)
+
+    def extra_repr(self) -> str:
+        return str(self.padding)
+
+
+class _ConstantPad(_Pad):
+    def __init__(self, padding: Sizes, value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}, value={self.value}"
+
+
+class ConstantPad1d(_ConstantPad, places=1, mode="constant"):
+    """Padding with a value of the last dimension."""
+
+
+class ConstantPad2d(_ConstantPad, places=2, mode="constant"):
+    """Padding with a value of the last two dimensions."""
+
+
+class ConstantPad3d(_ConstantPad, places=3, mode="constant"):
+    """Padding with a value of the last three dimensions."""
+
+
+class ZeroPad1d(_Pad, places=1, mode="constant"):
+    """Padding with zeros of the last dimension."""
+
+
+class ZeroPad2d(_Pad, places=2, mode="constant"):
+    """Padding with zeros of the last two dimensions."""
+
+
+class ZeroPad3d(_Pad, places=3, mode="constant"):
+    """Padding with zeros of the last three dimensions."""
+
+
+class ReflectionPad1d(_Pad, places=1, mode="reflect"):
+    """Padding with the mirrored input of the last dimension."""
+
+
+class ReflectionPad2d(_Pad, places=2, mode="reflect"):
+    """Padding with the mirrored input of the last two dimensions."""
+
+
+class ReflectionPad3d(_Pad, places=3, mode="reflect"):
+    """Padding with the mirrored input of the last three dimensions."""
+
+
+class ReplicationPad1d(_Pad, places=1, mode="replicate"):
+    """Padding with the outermost elements of the last dimension."""
+
+
+class ReplicationPad2d(_Pad, places=2, mode="replicate"):
+    """Padding with the outermost elements of the last two dimensions."""
+
+
+class ReplicationPad3d(_Pad, places=3, mode="replicate"):
+    """Padding with the outermost elements of the last three dimensions."""
+
+
+class CircularPad1d(_Pad, places=1, mode="circular"):
+    """Padding with the opposite elements of the last dimension."""
+
+
+class CircularPad2d(_Pad, places=2, mode="circular"):
+    """Padding with the opposite elements of the last two dimensions."""
+
+
+class CircularPad3d(_Pad, places=3, mode="circular"):
+    """Padding with the opposite elements of the last three dimensions."""
 
 
 class _Conv(Module):
@@ -219,6 +370,15 @@ class Conv2d(_Conv):
     places = 2
 
 
+class Conv3d(_Conv):
+    """Convolution in three dimensions, with a weight (out_channels, in_channels / groups, depth, height, width).
+
+    The arguments are those of `Conv1d`.
+    """
+
+    places = 3
+
+
 class _ConvTranspose(_Conv):
     is_transposed = True
     padding_mode = "zeros"
@@ -275,6 +435,16 @@ class ConvTranspose2d(_ConvTranspose):
     """
 
     places = 2
+
+
+class ConvTranspose3d(_ConvTranspose):
+    """Transposed convolution in three dimensions.
+
+    The weight is (in_channels, out_channels / groups, depth, height, width), the arguments are those of
+    `ConvTranspose1d`.
+    """
+
+    places = 3
 
 
 class LayerNorm(Module):
@@ -406,9 +576,7 @@ class _BatchNorm(Module):
 
     def forward(self, input: Tensor) -> Any:
         """Apply `batch_norm`, in training mode with the statistics of the batch."""
-        if input.ndim not in self.dims:
-            expected = " or ".join(f"{each}D" for each in self.dims)
-            raise ShapeError(f"expected {expected} input (got {input.ndim}D input)")
+        self._require_dims(input)
         momentum: Any = self.momentum
         if self.training and self.track_running_stats:
             batches = self.num_batches_tracked.add_(1)
@@ -417,6 +585,11 @@ class _BatchNorm(Module):
         statistics = self.running_mean, self.running_var
         by_batch = self.training or self.running_mean is None
         return F.batch_norm(input, *statistics, self.weight, self.bias, by_batch, momentum, self.eps)
+
+    def _require_dims(self, input: Tensor) -> None:
+        if input.ndim not in self.dims:
+            expected = " or ".join(f"{each}D" for each in self.dims)
+            raise ShapeError(f"expected {expected} input (got {input.ndim}D input)")
 
 
 class BatchNorm1d(_BatchNorm):
@@ -440,6 +613,60 @@ class BatchNorm2d(_BatchNorm):
     """Batch norm of (batch, channels, height, width). The arguments are those of `BatchNorm1d`."""
 
     dims = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch norm of (batch, channels, depth, height, width). The arguments are those of `BatchNorm1d`."""
+
+    dims = (5,)
+
+
+class _InstanceNorm(_BatchNorm):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-05,
+        momentum: float | None = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        *,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, bias=bias, device=device, dtype=dtype
+        )
+
+    def forward(self, input: Tensor) -> Any:
+        """Apply `instance_norm`; in eval mode with running statistics, if there are any."""
+        self._require_dims(input)
+        images = input if input.ndim == self.dims[-1] else input.unsqueeze(0)
+        statistics, own = (self.running_mean, self.running_var), self.training or self.running_mean is None
+        momentum = 0.0 if self.momentum is None else self.momentum
+        result = F.instance_norm(images, *statistics, self.weight, self.bias, own, momentum, self.eps)
+        return result if images is input else result.squeeze(0)
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Norm of each channel of each sample of (batch, channels, width) or (channels, width).
+
+    The arguments are those of `BatchNorm1d`; there are no trained weights and running statistics by default.
+    """
+
+    dims = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Norm of each channel of each image of (batch, channels, height, width), as `InstanceNorm1d`."""
+
+    dims = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Norm of each channel of each volume of (batch, channels, depth, height, width), as `InstanceNorm1d`."""
+
+    dims = (4, 5)
 
 
 class Embedding(Module):
@@ -503,3 +730,50 @@ class Embedding(Module):
         shown: list[tuple[str, Any, Any]] = [("padding_idx", self.padding_idx, None), ("max_norm", self.max_norm, None)]
         shown.append(("norm_type", self.norm_type, 2.0))
         return text + "".join(f", {name}={value}" for name, value, default in shown if value != default)
+
+
+class EmbeddingBag(Module):
+    """Sum, mean or maximum of the rows of each bag of indices, with the weight (num_embeddings, embedding_dim).
+
+    Args:
+        num_embeddings: Number of rows.
+        embedding_dim: Features of a row.
+        mode: "sum", "mean" or "max".
+        include_last_offset: True if the offsets end with the number of indices.
+        padding_idx: Index of a row that is left out and not trained, or None.
+        device: Device of the parameters, as for `zeros`.
+        dtype: Dtype of the parameters.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        mode: str = "mean",
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
+        self.include_last_offset = include_last_offset
+        self.padding_idx = padding_idx if padding_idx is None else padding_idx % num_embeddings
+        self.weight = Parameter(zeros(num_embeddings, embedding_dim, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new random weights, with zeros at `padding_idx`."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            init.zeros_(self.weight[self.padding_idx])
+
+    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Any:
+        options: Any = {"include_last_offset": self.include_last_offset, "padding_idx": self.padding_idx}
+        return F.embedding_bag(
+            input, self.weight, offsets, mode=self.mode, per_sample_weights=per_sample_weights, **options
+        )
+
+    def extra_repr(self) -> str:
+        text = f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}"
+        return text if self.padding_idx is None else f"{text}, padding_idx={self.padding_idx}"

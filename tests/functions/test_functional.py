@@ -96,6 +96,7 @@ V = normal(6)
 S = torch.tensor(2.5)
 E = normal(2, 0, 3)
 I = integers(100, 4, 6)  # noqa: E741
+IMAGE = torch.arange(210, dtype=torch.uint8).reshape(1, 5, 6, 7)
 NAN = torch.tensor([[1.0, math.nan, -2.0], [math.nan, math.nan, 0.0], [3.0, 3.0, -3.0]])
 ENDS = torch.tensor([-math.inf, -1.0, 2.0, math.inf])
 SIGNS = torch.tensor([1, -1, -1, 1])
@@ -491,6 +492,9 @@ CASES: list[Case] = [
     *calls("cov", (M,), (V,), (M, {"correction": 0}), (I, {"fweights": integers(4, 6) + 1})),
     *calls("cov", (M, {"fweights": integers(4, 6) + 1, "aweights": V.abs()}), (M, {"aweights": V.abs()})),
     *calls("corrcoef", (M,), (V,), (M[:1],)),
+    *calls("cov", (M.to(torch.bfloat16), {"aweights": V.abs()})),
+    *calls("diff", (M, 0, 1, M, M)),
+    *calls("interpolate", (IMAGE, (5, 9), {"mode": "bicubic"}), (IMAGE, (3, 8), {"mode": "bilinear"})),
     *calls("cov", (M[:1],), (M[:1], {"correction": 0})),
     *calls("dist", (M, V), (M, M + 1, 1)),
     *calls("renorm", (M, 2, 0, 1.5), (X, 1, 2, 2.0)),
@@ -528,6 +532,7 @@ CASES: list[Case] = [
     *(("arange", ends, {"dtype": dtype}) for ends in ENDPOINTS for dtype in (None, torch.float64, torch.bfloat16)),
     *(("arange", ends, {"dtype": torch.int8}) for ends in ((5,), (2, 9, 3), (9, 2, -2), (0.5, 3), (3, 3))),
     *calls("linspace", (0, 1, 5), (-1, 1, 2), (3, 3, 4), (0, 10, 1), (0, 1, 0), (1, -7, 100)),
+    *calls("linspace", (4.3, 50, 50, {"dtype": torch.int64}), (1.7, 99.9, 7, {"dtype": torch.uint8})),
     *(
         (name, (x,), {})
         for name in ("numel", "is_tensor", ".stride", ".is_contiguous")

@@ -18,7 +18,7 @@ from npu_tensor.nn import function_layers
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*(nested tensor|Using padding='same'|dropout option)")
+pytestmark = pytest.mark.filterwarnings("ignore:.*(nested.tensor|Using padding='same'|dropout option)")
 
 Case = tuple[str, tuple[Any, ...], dict[str, Any], tuple[Any, ...], dict[str, Any]]
 """Name, arguments and keywords of the constructor; inputs and keywords of the call. A shape stands for a float input,
@@ -43,6 +43,9 @@ CASES: list[Case] = [
     *((name, (), {}, ((3, 4),), {}) for name in ("LogSigmoid", "Mish", "ReLU", "ReLU6", "SELU", "Sigmoid", "SiLU")),
     *((name, (), {}, ((3, 4),), {}) for name in ("Softplus", "Softsign", "Tanh", "GLU", "Identity", "PReLU")),
     *((name, (1,), {}, ((3, 4),), {}) for name in ("Softmax", "LogSoftmax", "Softmin")),
+    *((name, (), {}, ((3, 4),), {}) for name in ("CELU", "Hardshrink", "Softshrink", "Tanhshrink")),
+    *cases("RReLU", ((0.25, 0.25), {}, ((3, 4),))),
+    *cases("Threshold", ((0.1, -2.0), {}, ((3, 4),))),
     *cases("ELU", ((0.5,), {"inplace": True}, ((3, 4),))),
     *cases("GELU", (("tanh",), {}, ((3, 4),))),
     *cases("ReLU", ((True,), {}, ((3, 4),))),
@@ -50,8 +53,21 @@ CASES: list[Case] = [
     *cases("PReLU", ((4,), {}, ((3, 4, 2),))),
     *((name, (0.0,), {}, ((3, 4, 5),), {}) for name in ("Dropout", "Dropout1d")),
     *cases("Dropout2d", ((0.0,), {}, ((3, 4, 5, 2),))),
-    *((name, (2,), {}, ((2, 3, 6),), {}) for name in ("MaxPool1d", "AvgPool1d", "AdaptiveAvgPool1d")),
-    *((name, (2,), {}, ((2, 3, 6, 7),), {}) for name in ("MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d")),
+    *((name, (0.0,), {}, ((3, 4, 2, 5, 2),), {}) for name in ("Dropout3d", "AlphaDropout", "FeatureAlphaDropout")),
+    *(
+        (name, (2,), {}, ((2, 3, 6),), {})
+        for name in ("MaxPool1d", "AvgPool1d", "AdaptiveAvgPool1d", "AdaptiveMaxPool1d")
+    ),
+    *(
+        (name, (2,), {}, ((2, 3, 6, 7),), {})
+        for name in ("MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "AdaptiveMaxPool2d")
+    ),
+    *((name, (2,), {}, ((2, 3, 4, 6, 7),), {}) for name in ("MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d")),
+    *cases("AdaptiveMaxPool3d", ((2,), {}, ((2, 3, 4, 6, 7),))),
+    *((f"LPPool{n}d", (2, 2, 1), {}, ((2, 3, 6, 4, 5)[: n + 2],), {}) for n in (1, 2, 3)),
+    *cases("LocalResponseNorm", ((3,), {"alpha": 0.1}, ((2, 5, 4),))),
+    *cases("ChannelShuffle", ((2,), {}, ((2, 6, 3, 3),))),
+    *cases("Fold", (((5, 6), 3), {"padding": 1, "stride": 2}, ((2, 18, 9),))),
     *cases("MaxPool2d", (((3, 2), 2), {"padding": (1, 0), "ceil_mode": True}, ((2, 3, 6, 7),))),
     *cases("AvgPool2d", ((3, 2, 1), {"count_include_pad": False}, ((2, 3, 6, 7),))),
     *cases("Flatten", ((), {}, ((2, 3, 4),)), ((0, 1), {}, ((2, 3, 4),))),
@@ -71,7 +87,24 @@ CASES: list[Case] = [
         for keywords in ({}, {"pos_weight": WEIGHTS}, {"reduction": "none"})
     ),
     *cases("KLDivLoss", ((), {"reduction": "batchmean"}, ((3, 4), ("p", (3, 4))))),
+    *cases("GaussianNLLLoss", ((), {"full": True}, ((3, 4), (3, 4), ("p", (3, 4))))),
+    *cases("HingeEmbeddingLoss", ((0.5,), {}, ((4,), SIGNS))),
+    *cases("MarginRankingLoss", ((0.5,), {}, ((4,), (4,), SIGNS))),
+    *cases("MultiLabelMarginLoss", ((), {}, ((2, 3), np.array([[2, 0, -1], [1, -1, 0]])))),
+    *cases("MultiLabelSoftMarginLoss", ((WEIGHTS,), {}, ((4, 3), ("p", (4, 3))))),
+    *cases("MultiMarginLoss", ((2, 0.5), {}, ((4, 3), np.abs(CLASSES) % 3))),
+    *((name, (), {}, ((3, 4), (3, 4)), {}) for name in ("PairwiseDistance", "PoissonNLLLoss")),
+    *cases("SoftMarginLoss", ((), {}, ((4,), SIGNS))),
+    *cases("TripletMarginLoss", ((0.5, 3.0), {}, ((3, 4),) * 3)),
+    *cases("TripletMarginWithDistanceLoss", ((), {"margin": 0.5}, ((3, 4),) * 3)),
     *cases("CosineEmbeddingLoss", ((), {"margin": 0.1}, ((4, 3), (4, 3), SIGNS))),
+    *((f"{kind}Pad1d", (2,), {}, ((2, 3, 4),), {}) for kind in ("Zero", "Reflection", "Replication", "Circular")),
+    *((f"{kind}Pad2d", ((1, 2, 0, 3),), {}, ((2, 4, 4),), {}) for kind in ("Zero", "Reflection", "Replication")),
+    *((f"{kind}Pad3d", (1,), {}, ((2, 2, 3, 4),), {}) for kind in ("Zero", "Reflection", "Replication")),
+    *cases("CircularPad2d", ((1,), {}, ((2, 3, 4, 5),))),
+    *cases("CircularPad3d", ((1,), {}, ((2, 3, 4, 5, 2),))),
+    *((f"ConstantPad{n}d", (1, 0.5), {}, ((2, 3, 4, 5),), {}) for n in (1, 2, 3)),
+    *cases("Bilinear", ((4, 3, 5), {}, ((2, 4), (2, 3)))),
     *cases("Linear", ((4, 5), {}, ((3, 4),)), ((4, 5), {"bias": False}, ((2, 3, 4),))),
     *cases(
         "Conv1d",
@@ -85,6 +118,8 @@ CASES: list[Case] = [
         ((4, 4, 3), {"groups": 4, "padding": (1, 2), "padding_mode": "replicate"}, ((2, 4, 6, 7),)),
         ((3, 4, 3), {"padding": "same"}, ((3, 6, 7),)),
     ),
+    *cases("Conv3d", ((4, 6, (3, 2, 1), 2, 1), {"groups": 2}, ((2, 4, 4, 5, 3),))),
+    *cases("ConvTranspose3d", ((4, 3, 2, 2), {"output_padding": 1}, ((2, 4, 2, 3, 2),))),
     *cases("ConvTranspose1d", ((4, 3, 3, 2), {"output_padding": 1}, ((2, 4, 5),))),
     *cases("ConvTranspose2d", ((4, 6, (3, 2), 2, 1), {"groups": 2, "dilation": 2, "bias": False}, ((2, 4, 5, 6),))),
     *cases(
@@ -95,11 +130,26 @@ CASES: list[Case] = [
         ((3,), {"track_running_stats": False}, ((6, 3),)),
     ),
     *cases("BatchNorm2d", ((3,), {}, ((4, 3, 5, 2),)), ((3,), {"bias": False}, ((4, 3, 5, 2),))),
+    *cases("BatchNorm3d", ((3,), {}, ((4, 3, 2, 3, 2),))),
+    *cases(
+        "InstanceNorm1d",
+        ((3,), {}, ((2, 3, 5),)),
+        ((3,), {"affine": True, "track_running_stats": True}, ((2, 3, 5),)),
+        ((3,), {"affine": True, "bias": False}, ((3, 5),)),
+    ),
+    *cases("InstanceNorm2d", ((3,), {"affine": True}, ((2, 3, 4, 5),))),
+    *cases("InstanceNorm3d", ((3,), {"affine": True}, ((2, 3, 2, 4, 3),))),
     *cases("LayerNorm", ((4,), {}, ((3, 4),)), (((3, 4),), {"bias": False}, ((2, 3, 4),))),
     *cases("LayerNorm", ((4,), {"elementwise_affine": False, "eps": 1e-2}, ((3, 4),))),
     *cases("RMSNorm", ((4,), {}, ((3, 4),)), ((4,), {"eps": 1e-5, "elementwise_affine": False}, ((3, 4),))),
     *cases("GroupNorm", ((2, 4), {}, ((3, 4, 5),)), ((2, 4), {"affine": False}, ((3, 4, 5),))),
     *cases("Embedding", ((4, 3), {}, (TOKENS,)), ((4, 3), {"padding_idx": -3}, (TOKENS,))),
+    *cases(
+        "EmbeddingBag",
+        ((4, 3), {}, (TOKENS,)),
+        ((4, 3), {"mode": "sum", "padding_idx": 1}, (TOKENS.ravel(), np.array([0, 2]))),
+        ((4, 3), {"mode": "max"}, (TOKENS,)),
+    ),
     *cases(
         "MultiheadAttention",
         ((8, 2), {}, ((5, 2, 8), (4, 2, 8), (4, 2, 8))),
@@ -121,6 +171,12 @@ CASES: list[Case] = [
         ((8, 2, 16, 0.0, "gelu"), {"norm_first": True, "batch_first": True}, ((2, 5, 8),), {"src_mask": HIDDEN}),
         ((8, 2, 16, 0.0), {"bias": False, "batch_first": True}, ((2, 5, 8),), {"src_key_padding_mask": PADDED}),
     ),
+    *cases(
+        "TransformerDecoderLayer",
+        ((8, 2, 16, 0.0), {}, ((5, 2, 8), (3, 2, 8))),
+        ((8, 2, 16, 0.0, "gelu"), {"norm_first": True}, ((5, 2, 8), (3, 2, 8)), {"tgt_mask": HIDDEN}),
+    ),
+    *cases("Transformer", ((8, 2, 1, 2, 16, 0.0), {}, ((5, 2, 8), (3, 2, 8)), {"src_mask": HIDDEN})),
     *(
         (name, arguments, keywords, inputs, {})
         for name in ("RNN", "LSTM", "GRU")
@@ -381,5 +437,15 @@ def test_options(name: str) -> None:
 
 
 def test_every_module_has_a_case() -> None:
-    rest = {"Module", "ModuleDict", "ModuleList", "Parameter", "ParameterList", "Sequential", "TransformerEncoder"}
+    rest = {
+        "CTCLoss",
+        "TransformerDecoder",
+        "Module",
+        "ModuleDict",
+        "ModuleList",
+        "Parameter",
+        "ParameterList",
+        "Sequential",
+        "TransformerEncoder",
+    }
     assert {case[0] for case in CASES} == {name for name in nn.__all__ if name[0].isupper()} - rest
