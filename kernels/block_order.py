@@ -1,39 +1,64 @@
 """Order of quantized weight blocks in the host buffer that the NPU reads.
 
 A core multiplies 32 rows at once. Codes at the same position in the block are therefore adjacent, after the scales of
-the 32 blocks. An object of the stream holds two such groups of rows, one for each of two cores, with two blocks (64
-elements) of each row. All objects are stored in the order in which they are read, so that each stream reads one
-contiguous range of memory.
+the 32 blocks. An object of the stream holds two such groups of rows, one for each of two cores, with 64 elements of
+each row. All objects are stored in the order in which they are read, so that each stream reads one contiguous range of
+memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
 from npu_tensor.dtypes import as_dtype
+from npu_tensor.ops.quantized import parts
 
 Array = np.ndarray[Any, Any]
 
-BLOCK: Final = 32
-"""Elements per block."""
 LANES: Final = 32
 """Rows that a core multiplies at once."""
 CORES: Final = 2
 """Cores that share a stream. Each takes its part of every object."""
-OBJECT_BLOCKS: Final = 2
-"""Blocks of each row in an object. Rows with an odd number of blocks are padded with zeros."""
+OBJECT_FEATURES: Final = 64
+"""Elements of each row in an object. Rows of other lengths are padded with zeros."""
+_UNITS: Final = 4
+"""Units that are converted at a time."""
 
-NUMBERS: Final[Mapping[str, tuple[Callable[[Array], Array], ...]]] = {
-    "q8_0": (lambda blocks: blocks["d"],),
-    "q4_0": (lambda blocks: blocks["d"],),
-    # The value of code 8. The value of code 0 is larger, and its rounding error would affect all elements of a block.
-    "q4_1": (lambda blocks: blocks["d"], lambda blocks: np.float32(8) * blocks["d"] + blocks["m"]),
+
+class BlockFormat(NamedTuple):
+    """Blocks as a core reads them.
+
+    Attributes:
+        bits: Bits of a code: 8, signed, or 4, from which the core subtracts 8.
+        block: Elements of a block.
+        has_minima: True if a number is added to all elements of a block.
+    """
+
+    bits: int
+    block: int = 32
+    has_minima: bool = False
+
+    def __str__(self) -> str:
+        return f"int{self.bits}{'_minima' * self.has_minima}_{self.block}"
+
+
+FORMATS: Final[Mapping[str, BlockFormat]] = {
+    "q8_0": BlockFormat(8),
+    "q4_0": BlockFormat(4),
+    "q4_1": BlockFormat(4, has_minima=True),
+    "q5_0": BlockFormat(8),
+    "q5_1": BlockFormat(8, has_minima=True),
+    "q4_k": BlockFormat(4, has_minima=True),
+    "q5_k": BlockFormat(8, has_minima=True),
+    "q6_k": BlockFormat(8, 16),
+    "iq4_nl": BlockFormat(8),
+    "mxfp4": BlockFormat(8),
 }
-"""Numbers stored as bfloat16 for each block in addition to its codes, by dtype: the scale and the addend, if any."""
+"""Format in the host buffer by dtype. Scales and addends are rounded to bfloat16, codes are exact."""
 
 
 class BlockOrder(NamedTuple):
@@ -44,6 +69,11 @@ class BlockOrder(NamedTuple):
     features: int
 
     @property
+    def format(self) -> BlockFormat:
+        """Format of the blocks."""
+        return FORMATS[self.dtype]
+
+    @property
     def units(self) -> int:
         """Number of row groups; the rows of a group share objects."""
         return -(-self.rows // (CORES * LANES))
@@ -51,42 +81,50 @@ class BlockOrder(NamedTuple):
     @property
     def objects(self) -> int:
         """Number of objects per unit."""
-        return -(-self.features // (OBJECT_BLOCKS * BLOCK))
-
-    @property
-    def codes(self) -> int:
-        """Bytes of the codes of a block."""
-        codes: np.dtype[Any] = as_dtype(self.dtype).numpy["qs"]
-        return codes.itemsize
-
-    @property
-    def block_bytes(self) -> int:
-        """Bytes of one block from each row that a core multiplies at once."""
-        return LANES * (2 * len(NUMBERS[self.dtype]) + self.codes)
-
-    @property
-    def object_bytes(self) -> int:
-        """Bytes per object."""
-        return CORES * OBJECT_BLOCKS * self.block_bytes
+        return -(-self.features // OBJECT_FEATURES)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the host buffer."""
-        return self.units * self.objects * self.object_bytes
+        return self.units * self.objects * object_bytes(self.format)
 
     def write(self, blocks: Array, memory: Array) -> None:
         """Fill the host buffer (bytes) from the weight blocks in their stored order."""
-        grid: Array = np.zeros((self.units * CORES * LANES, self.objects * OBJECT_BLOCKS), blocks.dtype)
-        in_row = self.features // BLOCK
-        grid[: self.rows, :in_row] = blocks[: self.rows * in_row].reshape(self.rows, in_row)
-        # Unit, object, core, block; then the values of a block; then the rows.
-        shape = (self.units, CORES, LANES, self.objects, OBJECT_BLOCKS)
-        to = memory[: self.nbytes].reshape(self.units, self.objects, CORES, OBJECT_BLOCKS, -1, LANES)
-        numbers = NUMBERS[self.dtype]
-        for place, number in enumerate(numbers):
-            with np.errstate(over="ignore", invalid="ignore"):
-                halves = number(grid).astype(ml_dtypes.bfloat16).reshape(shape).transpose(0, 3, 1, 4, 2)
-            halves = np.ascontiguousarray(halves).view(np.uint8).reshape(*halves.shape[:-1], 2, LANES)
-            to[..., 2 * place : 2 * place + 2, :] = halves
-        codes = grid["qs"].view(np.uint8).reshape(*shape, self.codes)
-        to[..., 2 * len(numbers) :, :] = codes.transpose(0, 3, 1, 4, 5, 2)
+        block, per_row = self.format.block, self.features // as_dtype(self.dtype).block
+        shape = (self.units, self.objects, CORES, OBJECT_FEATURES // block, -1, LANES)
+        buffer = memory[: self.nbytes].reshape(shape)
+        for first in range(0, self.units, _UNITS):
+            to = buffer[first : first + _UNITS]
+            rows = min(self.rows - first * CORES * LANES, len(to) * CORES * LANES)
+            start = first * CORES * LANES * per_row
+            values = self._values(blocks[start : start + rows * per_row])
+            grid: Array = np.zeros((len(to) * CORES * LANES, self.objects * to.shape[3], values.shape[-1]), np.uint8)
+            grid[:rows, : self.features // block] = values.reshape(rows, -1, values.shape[-1])
+            grid = grid.reshape(len(to), CORES, LANES, self.objects, to.shape[3], -1).transpose(0, 3, 1, 4, 5, 2)
+            numbers = 2 * (1 + self.format.has_minima)
+            to[..., numbers:, :] = grid[..., numbers:, :]
+            for byte in range(0, numbers, 2):  # The two bytes of a number stay together.
+                pairs = np.ascontiguousarray(np.moveaxis(grid[..., byte : byte + 2, :], -2, -1))
+                to[..., byte : byte + 2, :] = pairs.reshape(*pairs.shape[:-2], 2, LANES)
+
+    def _values(self, blocks: Array) -> Array:
+        """Return the bytes of blocks in this format: the scale, the addend if there is one, and the codes."""
+        bits, block, _ = self.format
+        with np.errstate(over="ignore", invalid="ignore"):
+            codes, scales, addends = parts(blocks, self.dtype)
+            # The value of the middle code. That of code 0 is larger, and its rounding error would affect all elements.
+            middle = 0 if addends is None else 8 if bits == 4 else 16
+            numbers = [scales] if addends is None else [scales, np.float32(middle) * scales + addends]
+            halves = [each.astype(ml_dtypes.bfloat16).reshape(-1, 1).view(np.uint8) for each in numbers]
+        shift = (8 if bits == 4 else 0) - middle
+        codes = codes.reshape(-1, block).view(np.uint8)
+        codes = codes + np.uint8(shift % 256) if shift else codes
+        if bits == 4:
+            codes = codes[:, : block // 2] | codes[:, block // 2 :] << 4
+        return np.concatenate([*halves, codes], axis=1)
+
+
+def object_bytes(format: BlockFormat) -> int:
+    """Return the bytes of an object of the stream."""
+    numbers = 2 * (1 + format.has_minima)
+    return CORES * LANES * (OBJECT_FEATURES // format.block * numbers + OBJECT_FEATURES * format.bits // 8)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from npu_tensor.dtypes import bfloat16
-from npu_tensor.kernels.block_order import CORES, NUMBERS
+from npu_tensor.kernels.block_order import CORES
 from npu_tensor.kernels.offer import HostOperand, Offer, Target, padded_shape
 from npu_tensor.kernels.quantized.design import MOST_FEATURES, QuantizedProblem, design
 from npu_tensor.ops.declare import Layout
@@ -26,7 +26,7 @@ MOST_TURNS: Final = 64
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
-    """Return an offer for `linear_quantized` with weights in q8_0, q4_0 or q4_1."""
+    """Return an offer for `linear_quantized`, or the reason why there is none."""
     x, weights = task.inputs
     assert task.call is not None
     assert x.layout is not None
@@ -34,8 +34,6 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     assert weights.dtype is not None
     assert weights.layout is not None
     dtype = weights.dtype.name
-    if dtype not in NUMBERS:
-        return Refusal(f"no NPU kernel for weights in {dtype}, only for {', '.join(NUMBERS)}")
     if x.dtype is not bfloat16 and task.call.attributes["exact"] and target.float32 != "bfloat16":
         return Refusal(f"x would be rounded to bfloat16, the policy for float32 is {target.float32}")
     rows, features = weights.layout.shape

@@ -26,7 +26,7 @@ from npu_tensor.dataflow.design import (
     range_,
 )
 from npu_tensor.dtypes import as_dtype
-from npu_tensor.kernels.block_order import BLOCK, CORES, LANES, NUMBERS, OBJECT_BLOCKS, BlockOrder
+from npu_tensor.kernels.block_order import CORES, LANES, OBJECT_FEATURES, BlockFormat, BlockOrder, object_bytes
 from npu_tensor.kernels.codegen.cycles import function
 from npu_tensor.kernels.gemm.design import C_TYPES
 from npu_tensor.kernels.movement.copies import pattern
@@ -111,12 +111,12 @@ class QuantizedProblem(NamedTuple):
     @property
     def x_objects(self) -> int:
         """Objects that bring the rows of x of one turn."""
-        return -(-self.share * self.features * as_dtype(self.stored).itemsize // self.order.object_bytes)
+        return -(-self.share * self.features * as_dtype(self.stored).itemsize // object_bytes(self.order.format))
 
     @property
     def x_object_elements(self) -> int:
         """Elements of x in an object."""
-        return self.order.object_bytes // as_dtype(self.stored).itemsize
+        return object_bytes(self.order.format) // as_dtype(self.stored).itemsize
 
     @property
     def x_elements(self) -> int:
@@ -131,11 +131,11 @@ class QuantizedProblem(NamedTuple):
     @property
     def x(self) -> AccessPattern:
         """Access pattern for the words of the first turn's rows of x, padded to the end of an object."""
-        return AccessPattern.linear(self.x_objects * self.order.object_bytes // WORD)
+        return AccessPattern.linear(self.x_objects * object_bytes(self.order.format) // WORD)
 
     def weights_of(self, parts: Sequence[ChannelPart]) -> list[AccessPattern]:
         """Return the access patterns for the weights of each part."""
-        objects, words = self.order.objects, self.order.object_bytes // WORD
+        objects, words = self.order.objects, object_bytes(self.order.format) // WORD
         return [AccessPattern.linear(part.units * part.objects * words, part.first * objects * words) for part in parts]
 
     def results_of(self, parts: Sequence[ChannelPart]) -> list[AccessPattern] | None:
@@ -157,12 +157,11 @@ class QuantizedProblem(NamedTuple):
         return elements * as_dtype(self.stored).itemsize // WORD
 
 
-def _source(weights: str, stored: str) -> Source:
-    order = BlockOrder(weights, 1, BLOCK)
-    element, nbytes = C_TYPES[stored], order.object_bytes
+def _source(format: BlockFormat, stored: str) -> Source:
+    element, nbytes, most = C_TYPES[stored], object_bytes(format), OBJECT_FEATURES // format.block
     text = f"""#include <nt/quantized.hpp>
 
-using Format = nt::Blocks<{8 * order.codes // BLOCK}, {str(_has_minima(weights)).lower()}>;
+using Format = nt::Blocks<{format.bits}, {format.block}, {str(format.has_minima).lower()}>;
 
 extern "C" void nt_keep(const uint8 *object, bfloat16 *x, int32 *cursor, int32 blocks) {{
     aie::set_rounding(aie::rounding_mode::conv_even);
@@ -173,8 +172,8 @@ extern "C" void nt_keep(const uint8 *object, bfloat16 *x, int32 *cursor, int32 b
 extern "C" void nt_multiply(const uint8 *object, const bfloat16 *x, float *sums, int32 *cursor, int32 part,
                             int32 tokens, int32 blocks, int32 objects) {{
     aie::set_rounding(aie::rounding_mode::conv_even);
-    nt::multiply_blocks<Format, {OBJECT_BLOCKS}>(object + part * {nbytes // CORES}, x, x + {MOST_FEATURES}, sums,
-                                   cursor, tokens, blocks, objects);
+    nt::multiply_blocks<Format, {most}>(object + part * {nbytes // CORES}, x, x + {MOST_FEATURES}, sums, cursor,
+                                        tokens, blocks, objects);
 }}
 
 extern "C" void nt_leave(const float *sums, {element} *result, int32 *cursor, int32 tokens) {{
@@ -185,22 +184,18 @@ extern "C" void nt_leave(const float *sums, {element} *result, int32 *cursor, in
     return Source("quantized", text)
 
 
-def _has_minima(weights: str) -> bool:
-    return len(NUMBERS[weights]) > 1
-
-
 @lru_cache(maxsize=16)
-def configuration(arch: Arch, columns: int, weights: str, stored: str) -> Configuration:
+def configuration(arch: Arch, columns: int, format: BlockFormat, stored: str) -> Configuration:
     """Return the configuration that serves products of all extents.
 
     The words of a core are: further objects with x, units of its channel, objects per unit, rows of x, blocks in a row
     of weights, and blocks in all rows of x.
     """
-    builder = Builder(f"quantized_{weights}_{stored}", arch, columns, arguments=3)
-    object_ = ObjectType("uint8", (BlockOrder(weights, 1, BLOCK).object_bytes,))
-    kept = ObjectType("bfloat16", (MOST_FEATURES + (2 * MOST_FEATURES // BLOCK if _has_minima(weights) else 0),))
+    builder = Builder(f"quantized_{format}_{stored}", arch, columns, arguments=3)
+    object_ = ObjectType("uint8", (object_bytes(format),))
+    kept = ObjectType("bfloat16", (MOST_FEATURES + 2 * MOST_FEATURES // format.block * format.has_minima,))
     sums, result = ObjectType("float32", (MOST_TOKENS * LANES,)), ObjectType(stored, (LANES,))
-    cursor, code = ObjectType("int32", (1,)), _source(weights, stored)
+    cursor, code = ObjectType("int32", (1,)), _source(format, stored)
     keep = builder.function("nt_keep", [object_, kept, cursor, "int32"], code, program_bytes=1024)
     multiply = builder.function(
         "nt_multiply", [object_, kept, sums, cursor, *["int32"] * 4], code, program_bytes=PROGRAM_BYTES
@@ -245,8 +240,9 @@ def configuration(arch: Arch, columns: int, weights: str, stored: str) -> Config
 
 def design(problem: QuantizedProblem) -> Design:
     """Build the design. Its host buffers are x, the weights in their block order, and the result; as words."""
-    shared = configuration(problem.arch, problem.columns, problem.weights, problem.stored)
-    sequence, parts, blocks = SequenceBuilder(shared), problem.parts, problem.features // BLOCK
+    shared = configuration(problem.arch, problem.columns, problem.order.format, problem.stored)
+    block = problem.order.format.block
+    sequence, parts, blocks = SequenceBuilder(shared), problem.parts, problem.features // block
     x = sequence.host_buffer("x", "int32", problem.words(problem.x_elements))
     weights = sequence.host_buffer("weights", "int32", problem.order.nbytes // WORD)
     result = sequence.host_buffer("result", "int32", problem.words(problem.tokens * problem.padded_rows))
@@ -272,7 +268,8 @@ def design(problem: QuantizedProblem) -> Design:
             yield Step(results, result, results_of_part.moved(place))
 
     pipeline(sequence, map(turn, problem.starts), IN_FLIGHT)
-    keep, block = (function(f"{name} {problem.weights}", problem.arch) for name in ("quantized_keep", "quantized"))
-    x_blocks = min(problem.x_object_elements, problem.share * problem.features) // BLOCK
-    multiply = OBJECT_BLOCKS * problem.share * block.loop(1)
+    names = (f"{name} {problem.order.format}" for name in ("quantized_keep", "quantized"))
+    keep, product = (function(name, problem.arch) for name in names)
+    x_blocks = min(problem.x_object_elements, problem.share * problem.features) // block
+    multiply = OBJECT_FEATURES // block * problem.share * product.loop(1)
     return sequence.build({"nt_keep": keep.loop(x_blocks), "nt_multiply": multiply})

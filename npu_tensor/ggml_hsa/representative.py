@@ -174,11 +174,15 @@ def _get_rows() -> list[Variant]:
 
 
 def _quantized() -> list[Variant]:
-    def variant(name: str, weights: str, rows: int, tokens: int, says: str = "") -> Variant:
-        inputs, output = (f"(96,{rows},1,1)/{weights}", f"(96,{tokens},1,1)/*"), f"({rows},{tokens},1,1)/*"
+    def variant(name: str, weights: str, rows: int, tokens: int, says: str = "", features: int = 96) -> Variant:
+        inputs, output = (
+            (f"({features},{rows},1,1)/{weights}", f"({features},{tokens},1,1)/*"),
+            f"({rows},{tokens},1,1)/*",
+        )
         return Variant("quantized", name, "ggml_op_mul_mat", inputs, output, ("bf16", "f32"), says)
 
-    vectors = [variant(weights, weights, 500, 1, f"{weights} dequantized") for weights in ("q8_0", "q4_0", "q4_1")]
+    dtypes = {"q8_0": 96, "q4_0": 96, "q4_1": 96, "q5_1": 96, "q6_k": 256}  # one of each format of blocks
+    vectors = [variant(name, name, 500, 1, f"{name} dequantized", features) for name, features in dtypes.items()]
     return [*vectors, variant("turns", "q4_1", 40, 40, "stream by 2 times")]
 
 

@@ -8,7 +8,7 @@ ggml-quants.c (https://github.com/ggml-org/ggml).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from npu_tensor.ops.registry import op
 from npu_tensor.ops.rules import of_tensors
 from npu_tensor.spec import Spec
 
-__all__ = ["IQ4_NL_VALUES", "MXFP4_VALUES", "dequantize", "linear_quantized", "quantize"]
+__all__ = ["IQ4_NL_VALUES", "MXFP4_VALUES", "BlockParts", "dequantize", "linear_quantized", "parts", "quantize"]
 
 Array = Any
 """NumPy array."""
@@ -29,7 +29,21 @@ MXFP4_VALUES: Final = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
 """Numbers of the format E2M1, doubled. The scales are halved instead."""
 
 
-# --- decoding: (blocks,) records -> (blocks, elements) of float32
+# --- decoding
+
+
+class BlockParts(NamedTuple):
+    """Content of blocks. An element is scale * code + addend.
+
+    Attributes:
+        codes: Integers (blocks, elements).
+        scales: Float32 (blocks, groups). The groups of a block are equal runs of elements.
+        addends: Float32 (blocks, groups), or None for zeros.
+    """
+
+    codes: Array
+    scales: Array
+    addends: Array | None = None
 
 
 def _wide(numbers: Array) -> Array:
@@ -59,8 +73,8 @@ def _five_bits(blocks: Array) -> Array:
     return _nibbles(blocks["qs"]) | _bits(blocks["qh"]) << 4
 
 
-def _scaled(blocks: Array, codes: Array) -> Array:
-    return _per_block(blocks["d"]) * _wide(codes)
+def _scaled(blocks: Array, codes: Array) -> BlockParts:
+    return BlockParts(codes, _per_block(blocks["d"]))
 
 
 def _scales_and_minima(scales: Array) -> tuple[Array, Array]:
@@ -76,12 +90,10 @@ def _scales_and_minima(scales: Array) -> tuple[Array, Array]:
     return eight(low, mixed & 15), eight(high, mixed >> 4)
 
 
-def _with_minima(blocks: Array, codes: Array) -> Array:
-    """Compute d * scale * code - dmin * minimum in groups of 32."""
+def _with_minima(blocks: Array, codes: Array) -> BlockParts:
+    """Return d * scale and -dmin * minimum in groups of 32."""
     scales, minima = _scales_and_minima(blocks["scales"])
-    scale = (_per_block(blocks["d"]) * _wide(scales))[..., None]
-    minimum = (_per_block(blocks["dmin"]) * _wide(minima))[..., None]
-    return (scale * _wide(codes).reshape(len(blocks), 8, 32) - minimum).reshape(len(blocks), 256)
+    return BlockParts(codes, _per_block(blocks["d"]) * _wide(scales), -_per_block(blocks["dmin"]) * _wide(minima))
 
 
 def _q5_k_codes(blocks: Array) -> Array:
@@ -90,32 +102,36 @@ def _q5_k_codes(blocks: Array) -> Array:
     return _nibbles(blocks["qs"], 32) | fifth << 4
 
 
-def _q6_k(blocks: Array) -> Array:
+def _q6_k(blocks: Array) -> BlockParts:
     high = blocks["qh"].reshape(-1, 2, 1, 32) >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3
     codes = _signed(_nibbles(blocks["ql"], 64) | high.reshape(len(blocks), 256) << 4, 32)
-    scales = _per_block(blocks["d"]) * _wide(blocks["scales"])
-    return (scales[..., None] * _wide(codes).reshape(-1, 16, 16)).reshape(len(blocks), 256)
+    return BlockParts(codes, _per_block(blocks["d"]) * _wide(blocks["scales"]))
 
 
-def _mxfp4(blocks: Array) -> Array:
+def _mxfp4(blocks: Array) -> BlockParts:
     exponent = blocks["e"].astype(np.uint32)
     # Half of 2^(e - 127); the two smallest are subnormal.
     bits = np.where(exponent < 2, 0x200000 << np.minimum(exponent, 1), (exponent - 1) << 23).astype(np.uint32)
-    return bits.view(np.float32)[..., None] * _wide(np.array(MXFP4_VALUES))[_nibbles(blocks["qs"])]
+    return BlockParts(np.array(MXFP4_VALUES, np.int8)[_nibbles(blocks["qs"])], bits.view(np.float32)[..., None])
 
 
-_DECODERS: Final[dict[str, Callable[[Array], Array]]] = {
+_PARTS: Final[dict[str, Callable[[Array], BlockParts]]] = {
     "q4_0": lambda blocks: _scaled(blocks, _signed(_nibbles(blocks["qs"]), 8)),
-    "q4_1": lambda blocks: _scaled(blocks, _nibbles(blocks["qs"])) + _per_block(blocks["m"]),
+    "q4_1": lambda blocks: BlockParts(_nibbles(blocks["qs"]), _per_block(blocks["d"]), _per_block(blocks["m"])),
     "q5_0": lambda blocks: _scaled(blocks, _signed(_five_bits(blocks), 16)),
-    "q5_1": lambda blocks: _scaled(blocks, _five_bits(blocks)) + _per_block(blocks["m"]),
+    "q5_1": lambda blocks: BlockParts(_five_bits(blocks), _per_block(blocks["d"]), _per_block(blocks["m"])),
     "q8_0": lambda blocks: _scaled(blocks, blocks["qs"]),
     "q4_k": lambda blocks: _with_minima(blocks, _nibbles(blocks["qs"], 32)),
     "q5_k": lambda blocks: _with_minima(blocks, _q5_k_codes(blocks)),
     "q6_k": _q6_k,
-    "iq4_nl": lambda blocks: _scaled(blocks, np.array(IQ4_NL_VALUES)[_nibbles(blocks["indices"])]),
+    "iq4_nl": lambda blocks: _scaled(blocks, np.array(IQ4_NL_VALUES, np.int8)[_nibbles(blocks["indices"])]),
     "mxfp4": _mxfp4,
 }
+
+
+def parts(blocks: Array, dtype: str) -> BlockParts:
+    """Return the content of blocks (blocks,) of a quantized dtype."""
+    return _PARTS[dtype](blocks)
 
 
 # --- quantization: (blocks, 32) of float32 -> (blocks,) records
@@ -193,7 +209,11 @@ def dequantize(input, /):
     """
     *lead, blocks = input.shape
     dtype = as_dtype(input.dtype)
-    return _DECODERS[dtype.name](input.reshape(-1)).reshape(*lead, blocks * dtype.block)
+    codes, scales, addends = parts(input.reshape(-1), dtype.name)
+    values = scales[..., None] * _wide(codes).reshape(*scales.shape, -1)
+    if addends is not None:
+        values += addends[..., None]
+    return values.reshape(*lead, blocks * dtype.block)
 
 
 @of_tensors("floats")

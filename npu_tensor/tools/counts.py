@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from npu_tensor.dataflow.array import Arch
+from npu_tensor.kernels.block_order import FORMATS
 from npu_tensor.kernels.codegen import cycles, emitter
 from npu_tensor.ops.primitives import PRIMITIVES
 
@@ -33,7 +34,9 @@ _INTEGER: Final = (
 _REDUCTIONS: Final = "row_sum row_prod row_max row_min row_argmax row_argmin"
 _BINARY: Final = "add sub mul div maximum minimum pow eq ne lt le gt ge and or xor shift_left shift_right"
 _SIZES: Final = {"float32": 4, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
-_FORMATS: Final = {"q8_0": "8, false", "q4_0": "4, false", "q4_1": "4, true"}
+_FORMATS: Final = {
+    str(format): f"{format.bits}, {format.block}, {str(format.has_minima).lower()}" for format in FORMATS.values()
+}
 
 
 _HEAD: Final = """

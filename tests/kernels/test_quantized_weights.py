@@ -11,10 +11,10 @@ from kernel_tasks import accepted
 import npu_tensor as nt
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import Configuration, Design
-from npu_tensor.dtypes import DType
+from npu_tensor.dtypes import QUANTIZED, DType
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import families
-from npu_tensor.kernels.block_order import CORES, LANES, OBJECT_BLOCKS, BlockOrder
+from npu_tensor.kernels.block_order import CORES, FORMATS, LANES, OBJECT_FEATURES, BlockOrder
 from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.nn import functional as F
 from npu_tensor.planner.fuse import cut
@@ -26,7 +26,7 @@ from npu_tensor.task import Refusal
 Array = np.ndarray[Any, Any]
 
 needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
-each_type = pytest.mark.parametrize("dtype", [nt.q8_0, nt.q4_0, nt.q4_1], ids=str)
+each_type = pytest.mark.parametrize("dtype", QUANTIZED, ids=str)
 
 # Rows of weights, features, rows of x: less than a vector of rows, an odd number of blocks, the matrices of SmolLM2,
 # more rows of x than the cores keep, with an odd rest, and as many features as they keep.
@@ -38,7 +38,10 @@ def any_blocks(dtype: DType, rows: int, features: int) -> Array:
     random = np.random.default_rng(rows * features)
     count = rows * features // dtype.block
     blocks = np.frombuffer(random.bytes(count * dtype.itemsize), dtype.numpy).copy()
-    for name in {"d", "m"} & set(dtype.numpy.names or ()):
+    if dtype is nt.mxfp4:
+        blocks["e"] = 127 + random.integers(-24, 4, count)
+        return blocks.reshape(rows, -1)
+    for name in {"d", "m", "dmin"} & set(dtype.numpy.names or ()):
         blocks[name] = random.standard_normal(count) * 10.0 ** random.integers(-7, 1, count)
     blocks["d"][::7] = 0
     return blocks.reshape(rows, -1)
@@ -62,11 +65,18 @@ def target(arch: str, columns: int = 0, float32: Float32 = "exact") -> Target:
 
 
 @needs_compiler
-@each_type
+@pytest.mark.parametrize("dtype", {FORMATS[dtype.name]: dtype for dtype in reversed(QUANTIZED)}.values(), ids=str)
 @pytest.mark.parametrize("generation", SIMULATED)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_products(shape: tuple[int, int, int], generation: str, dtype: DType) -> None:
+    """One dtype of each format of blocks."""
     multiply(shape, f"sim:{generation}", dtype)
+
+
+@needs_compiler
+@each_type
+def test_products_of_each_dtype(dtype: DType) -> None:
+    multiply((100, 768, 2), "sim:npu2", dtype)
 
 
 @needs_compiler
@@ -78,6 +88,7 @@ def test_products_on_some_columns(uri: str) -> None:
 def multiply(shape: tuple[int, int, int], uri: str, dtype: DType) -> None:
     """Scales and x have 8 bits each. ggml allows 5e-4, and its own rounding takes 3e-5."""
     rows, features, tokens = shape
+    features = -(-features // dtype.block) * dtype.block
     blocks = any_blocks(dtype, rows, features)
     x = np.random.default_rng(1).standard_normal((tokens, features), np.float32) + np.float32(0.5)
     expected = x.astype(np.float64) @ dequantized(dtype, blocks).T
@@ -120,8 +131,8 @@ def test_x_that_is_a_view_and_what_is_no_number() -> None:
 def test_one_configuration_serves_all_extents(generation: str, dtype: DType) -> None:
     configurations: set[Configuration] = set()
     for rows, features, tokens in [*SHAPES, (128256, 2048, 1), (1000, 14336, 3), (4096, 4096, 64)]:
-        weights = nt.from_numpy(np.zeros((rows, features // 32), dtype.numpy))
-        design = accepted(offered(nt.zeros(tokens, features), weights, target(generation)))
+        weights = nt.from_numpy(np.zeros((rows, -(-features // dtype.block)), dtype.numpy))
+        design = accepted(offered(nt.zeros(tokens, weights.shape[1]), weights, target(generation)))
         configurations.add(design.configuration)
     assert len(configurations) == 1
 
@@ -132,13 +143,13 @@ def test_every_byte_of_the_weights_has_its_place() -> None:
     memory = np.full(order.nbytes, 0xFF, np.uint8)
     order.write(blocks.reshape(-1), memory)
     units, objects, nbytes = 2, 2, 2 + 16
-    assert order.nbytes == units * objects * CORES * OBJECT_BLOCKS * LANES * nbytes
+    assert order.nbytes == units * objects * CORES * OBJECT_FEATURES // 32 * LANES * nbytes
     for row in range(units * CORES * LANES):
         unit, within = divmod(row, CORES * LANES)
         core, lane = divmod(within, LANES)
-        for block in range(objects * OBJECT_BLOCKS):
-            step, place = divmod(block, OBJECT_BLOCKS)
-            start = (((unit * objects + step) * CORES + core) * OBJECT_BLOCKS + place) * LANES * nbytes
+        for block in range(objects * OBJECT_FEATURES // 32):
+            step, place = divmod(block, OBJECT_FEATURES // 32)
+            start = (((unit * objects + step) * CORES + core) * OBJECT_FEATURES // 32 + place) * LANES * nbytes
             scale = memory[start + 2 * lane : start + 2 * lane + 2]
             codes = memory[start + 2 * LANES + lane : start + nbytes * LANES : LANES]
             if row < 70 and block < 3:
@@ -152,14 +163,6 @@ def rounded_bits(number: np.float16) -> int:
     """Return the bits of the number rounded to bfloat16, as a float32."""
     bits = int(np.float32(number).view(np.uint32))
     return bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000
-
-
-@pytest.mark.parametrize("dtype", [nt.q5_0, nt.q4_k, nt.q6_k, nt.mxfp4], ids=str)
-def test_other_dtypes_are_named(dtype: DType) -> None:
-    weights = nt.from_numpy(np.zeros((4, 512 // dtype.block), dtype.numpy))
-    answer = offered(nt.ones(1, 512), weights, target("npu2"))
-    assert isinstance(answer, Refusal)
-    assert f"no NPU kernel for weights in {dtype.name}, only for q8_0, q4_0, q4_1" in answer.reason
 
 
 def test_what_the_array_leaves_to_the_processor() -> None:
@@ -187,6 +190,6 @@ def bytes_per_second(design: Design) -> float:
 @pytest.mark.parametrize("generation", SIMULATED)
 def test_a_large_product_takes_as_long_as_its_weights_take_to_arrive(generation: str, dtype: DType) -> None:
     """Both channels of every column are used; one channel of each would give 16 GB/s on XDNA."""
-    weights = nt.from_numpy(np.zeros((8192, 64), dtype.numpy))
+    weights = nt.from_numpy(np.zeros((8192, 2048 // dtype.block), dtype.numpy))
     design = accepted(offered(nt.zeros(1, 2048), weights, target(generation)))
     assert bytes_per_second(design) == pytest.approx(design.array.ddr_bytes_per_second, rel=1e-6)

@@ -12,12 +12,12 @@
 
 namespace nt {
 
-constexpr unsigned lanes = 32, block = 32;
+constexpr unsigned lanes = 32;
 
-// bits: of a code. has_minima: whether something is added to all elements of a block, and not only to the codes.
-template <unsigned bits_, bool has_minima_>
+// bits: of a code. block: elements. has_minima: whether a number is added to all elements of a block.
+template <unsigned bits_, unsigned block_, bool has_minima_>
 struct Blocks {
-    static constexpr unsigned bits = bits_;
+    static constexpr unsigned bits = bits_, block = block_;
     static constexpr bool has_minima = has_minima_;
     static constexpr unsigned numbers = has_minima ? 2 : 1;
     static constexpr unsigned codes = block * bits / 8;
@@ -30,24 +30,27 @@ struct Blocks {
 template <typename Format, unsigned bytes, typename X>
 inline void keep_blocks(const X *__restrict object, bfloat16 *__restrict x, bfloat16 *__restrict minima,
                         int32 *__restrict cursor, unsigned blocks) {
-    constexpr unsigned most = bytes / (block * sizeof(X)), middle = block / 2;
+    constexpr unsigned block = Format::block, most = bytes / (block * sizeof(X)), middle = 16;
     const unsigned first = *cursor, count = blocks - first < most ? blocks - first : most;
     *cursor = first + count == blocks ? 0 : first + count;
     x += first * block;
     for (unsigned i = 0; i < count; ++i, object += block, x += block) {
-        Sum<middle> low(aie::load_v<middle>(object)), high(aie::load_v<middle>(object + middle));
-        const auto lows = low.template to_vector<bfloat16>(), highs = high.template to_vector<bfloat16>();
-        if constexpr (Format::has_minima) {
-            const float sum = aie::reduce_add(value(aie::add(Sum<middle>(lows), Sum<middle>(highs))));
-            const auto parts = split<2>(constant<middle>(sum));
-            minima[2 * (first + i)] = parts[0].get(0);
-            minima[2 * (first + i) + 1] = parts[1].get(0);
-        }
+        const auto lows = Sum<middle>(aie::load_v<middle>(object)).template to_vector<bfloat16>();
         aie::store_v(x, lows);
-        if constexpr (Format::bits == 4) {
-            aie::store_v(x + middle, aie::mul(highs, bfloat16(0.0625f)).template to_vector<bfloat16>());
-        } else {
-            aie::store_v(x + middle, highs);
+        if constexpr (block > middle) {
+            Sum<middle> high(aie::load_v<middle>(object + middle));
+            const auto highs = high.template to_vector<bfloat16>();
+            if constexpr (Format::has_minima) {
+                const float sum = aie::reduce_add(value(aie::add(Sum<middle>(lows), Sum<middle>(highs))));
+                const auto parts = split<2>(constant<middle>(sum));
+                minima[2 * (first + i)] = parts[0].get(0);
+                minima[2 * (first + i) + 1] = parts[1].get(0);
+            }
+            if constexpr (Format::bits == 4) {
+                aie::store_v(x + middle, aie::mul(highs, bfloat16(0.0625f)).template to_vector<bfloat16>());
+            } else {
+                aie::store_v(x + middle, highs);
+            }
         }
     }
 }
@@ -55,7 +58,7 @@ inline void keep_blocks(const X *__restrict object, bfloat16 *__restrict x, bflo
 // The products of the codes of a block with x. Several sums, as each must wait for its last product.
 template <typename Format>
 inline Sum<lanes> multiply_codes(const uint8 *__restrict codes, const bfloat16 *__restrict x) {
-    constexpr unsigned middle = block / 2;
+    constexpr unsigned middle = Format::block / 2;
     Sum<lanes> sums[4];
     unroll<4>([&](auto i) { sums[i] = aie::zeros<accfloat, lanes>(); });
     const auto add = [&](Sum<lanes> &sum, const aie::vector<int8, 2 * lanes> &code, auto i, bfloat16 factor) {
@@ -95,7 +98,7 @@ inline void multiply_blocks(const uint8 *__restrict object, const bfloat16 *__re
         for (unsigned place = token * blocks + first; place < token * blocks + first + count; ++place) {
             const auto *scales = reinterpret_cast<const bfloat16 *>(weights);
             const auto *codes = weights + Format::numbers * lanes * sizeof(bfloat16);
-            const auto sum = split<2>(value(multiply_codes<Format>(codes, x + place * block)));
+            const auto sum = split<2>(value(multiply_codes<Format>(codes, x + place * Format::block)));
             const auto scale = aie::load_v<lanes>(scales);
             total = aie::mac(aie::mac(total, sum[1], scale), sum[0], scale);
             if constexpr (Format::has_minima) {
