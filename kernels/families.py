@@ -42,7 +42,8 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     """Return the offer of the task's family, or its reason for refusing. A lookup; never raises."""
     if not math.prod(task.shape):
         return Refusal("no elements to compute")
-    family = DATA_OPS.get(task.ops[0]) if task.kind == "data" else KINDS.get(task.kind)
+    own = task.call.op.claim if task.call is not None else None
+    family: Claim | None = own or (DATA_OPS.get(task.ops[0]) if task.kind == "data" else KINDS.get(task.kind))
     if family is None:
         return Refusal("no NPU kernel for this op")
     dtypes = [source.dtype for source in task.inputs if source.dtype is not None and source.dtype.is_quantized]

@@ -50,6 +50,7 @@ LAYERS = (
     ("torch",),
     ("array_api",),
     ("ggml_hsa", "models"),
+    ("authoring",),
     ("examples",),
     ("tools",),
     ("cli",),
@@ -87,7 +88,18 @@ FOLDERS = {f"npu_tensor.{name}" for name in RANK}
 RUNTIME_RANK = {f"npu_tensor.runtime.{name}": rank for rank, names in enumerate(RUNTIME_LAYERS) for name in names}
 
 ALLOWED_AT_IMPORT = {"npu_tensor", "numpy", "networkx", "ml_dtypes", "llvmlite"}
-LOADED_WHEN_USED = ("array_api", "autograd", "cli", "ggml_hsa", "interop", "models", "nn", "optim", "tools")
+LOADED_WHEN_USED = (
+    "array_api",
+    "authoring",
+    "autograd",
+    "cli",
+    "ggml_hsa",
+    "interop",
+    "models",
+    "nn",
+    "optim",
+    "tools",
+)
 DEFERRED = ("aie", "pyxrt", "torch", "click", "rich", "platformdirs", "filelock")
 
 
