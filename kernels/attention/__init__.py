@@ -39,9 +39,12 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     assert task.call is not None
     query, key, value, *masks = task.inputs
     for each in (query, key, value):
+        assert each.dtype is not None
         allowed = {float32: ("bfloat16",), float16: ("bfloat16", "emulate"), bfloat16: (target.float32,)}
         if target.float32 not in allowed.get(each.dtype, ()):
-            return Refusal(f"attention: rounds {each.dtype} to bfloat16, the policy for float32 is {target.float32}")
+            return Refusal(
+                f"attention: rounds {each.dtype.name} to bfloat16, the policy for float32 is {target.float32}"
+            )
     q, k, v = (_layout(each) for each in (query, key, value))
     features, scale = q.shape[3], float(task.call.attributes["scale"])
     if features not in FEATURES or v.shape[3] != features:
@@ -74,11 +77,13 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     ]
     if mask:
         reads.append(_mask(mask, problem))
-    operands, matrices = zip(*reads, strict=True)
+    operands, (query_heads, key_heads, value_heads, *addends) = zip(*reads, strict=True)
     written, places = _written(result, rows, tiles.result)
-    if any(each.row * 4 > LIMITS["shim"].stride * WORD for each in (*matrices, places)):
+    located = AttentionOperands(query_heads, key_heads, value_heads, addends[0] if mask else None, places)
+    # The longest strides lead from core to core and from block to block.
+    farthest = max(each.row * 4 for each in located if each) * tiles.rows
+    if farthest > LIMITS["shim"].stride * WORD:
         return Refusal("attention: rows lie too far apart for the DMA")
-    located = AttentionOperands(*matrices[:3], matrices[3] if mask else None, places)
     cores = 4 * problem.tiles.columns
     reason = f"tiles of {tiles.rows} queries by {tiles.keys} keys on {cores} cores, scores stay there"
     return Offer(
@@ -110,9 +115,7 @@ def _grouped(layout: Layout, groups: int) -> Layout:
 def _expanded(layout: Layout, shape: tuple[int, ...], groups: int, keys: int) -> Layout:
     """Return the layout of a mask that is broadcast to the scores."""
     full = (shape[0], groups * shape[2], shape[3], keys)
-    strides = tuple(
-        0 if extent == 1 else stride for extent, stride in zip(layout.shape, layout.strides, strict=True)
-    )
+    strides = tuple(0 if extent == 1 else stride for extent, stride in zip(layout.shape, layout.strides, strict=True))
     return Layout(full, strides, layout.offset)
 
 
@@ -127,9 +130,7 @@ def _tiles(task: Task, target: Target, features: int, rows: int, masked: bool) -
     operand = "bfp16" if target.bfloat16 == "bfp16" and "bfp16" in target.array.blocks else "bfloat16"
     result = "float32" if task.outputs[0].dtype in (float32, float16) else "bfloat16"
     height = STRIP if rows <= 4 * STRIP else most
-    return AttentionTiles(
-        target.array.arch, operand, result, features, height, keys, masked, 0
-    )
+    return AttentionTiles(target.array.arch, operand, result, features, height, keys, masked, 0)
 
 
 def _problem(
@@ -158,12 +159,23 @@ def _read(number: int, operand: Input, layout: Layout, least: int) -> tuple[Host
     *steps, row, column = layout.strides
     even = all(step >= 0 and step % 2 == 0 for step in (layout.offset, row, *steps))
     if operand.dtype is bfloat16 and column == 1 and even and rows >= least:
-        used = layout.offset + sum((extent - 1) * step for extent, step in zip(layout.shape, layout.strides, strict=True)) + 1
+        used = (
+            layout.offset
+            + sum((extent - 1) * step for extent, step in zip(layout.shape, layout.strides, strict=True))
+            + 1
+        )
         host = HostOperand(number, False, Layout((used,), (1,)), (used,), "bfloat16", None)
         return host, Matrices(layout.offset, tuple(steps), row, used)
     padded = (*layout.shape[:3], max(rows, least), features)
     host = HostOperand(number, False, layout, padded, "bfloat16")
-    return host, Matrices(0, contiguous_strides(padded)[:3], features, math.prod(padded))
+    return host, _dense(padded)
+
+
+def _dense(padded: tuple[int, ...]) -> Matrices:
+    """Return the matrices of a contiguous buffer. A head that serves several queries has an extent of 1."""
+    steps = contiguous_strides(padded)
+    held = tuple(step if extent > 1 else 0 for extent, step in zip(padded[:3], steps, strict=False))
+    return Matrices(0, held, padded[4], math.prod(padded))
 
 
 def _mask(layout: Layout, problem: AttentionProblem) -> tuple[HostOperand, Matrices]:
@@ -177,9 +189,7 @@ def _mask(layout: Layout, problem: AttentionProblem) -> tuple[HostOperand, Matri
     tiles = problem.tiles
     width = problem.block_start(-(-problem.keys // tiles.keys) - 1) + tiles.mask_row
     padded = (*held.shape[:3], max(layout.shape[3], tiles.round_rows), -(-max(width, problem.keys) // 4) * 4)
-    dense = contiguous_strides(padded)
-    steps = tuple(stride if extent > 1 else 0 for extent, stride in zip(held.shape[:3], dense, strict=False))
-    return HostOperand(3, False, held, padded, "float32"), Matrices(0, steps, padded[4], math.prod(padded))
+    return HostOperand(3, False, held, padded, "float32"), _dense(padded)
 
 
 def _written(layout: Layout, least: int, dtype: str) -> tuple[HostOperand, Matrices]:
@@ -191,4 +201,4 @@ def _written(layout: Layout, least: int, dtype: str) -> tuple[HostOperand, Matri
         return host, Matrices(0, layout.strides[:3], layout.strides[3], size)
     padded = (batch, groups, heads, least, features)
     host = HostOperand(0, True, layout, padded, dtype)
-    return host, Matrices(0, contiguous_strides(padded)[:3], features, math.prod(padded))
+    return host, _dense(padded)

@@ -1,7 +1,7 @@
 """Design of attention: every core keeps a tile of queries and sums, while keys and values stream by.
 
-The cores of a column compute consecutive tiles of one head. All of them receive the blocks of keys on one channel, after
-the queries, of which each core copies its rows, and the blocks of values on the other channel. The addends of a mask
+The cores of a column compute consecutive tiles of one head. All of them receive the blocks of keys on one channel and
+those of values on the other. The queries come before the keys, and each core copies its rows. The addends of a mask
 come before the block of keys that they belong to. A round of a column is one tile per core, against all blocks. The
 numbers of rounds and blocks are words. With a causal mask, cores skip the blocks that none of their rows attends to.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import ml_dtypes
@@ -125,7 +125,9 @@ class AttentionProblem(NamedTuple):
         """Return the first queries of a column's rounds of one head."""
         rows = self.tiles.round_rows
         last = max(self.queries - rows, 0)
-        return [min(number * rows, last) for number in range(column % self.tile_columns, self.rounds, self.tile_columns)]
+        return [
+            min(number * rows, last) for number in range(column % self.tile_columns, self.rounds, self.tile_columns)
+        ]
 
     @property
     def blocks(self) -> int:
@@ -139,7 +141,10 @@ class AttentionProblem(NamedTuple):
         if not self.is_causal:
             return 1.0
         rows = self.tiles.round_rows
-        ends = (min(-(-min((number + 1) * rows, self.queries) // self.tiles.keys), self.blocks) for number in range(self.rounds))
+        ends = (
+            min(-(-min((number + 1) * rows, self.queries) // self.tiles.keys), self.blocks)
+            for number in range(self.rounds)
+        )
         return sum(ends) / (self.rounds * self.blocks)
 
     def block_start(self, block: int) -> int:
@@ -147,19 +152,21 @@ class AttentionProblem(NamedTuple):
         return min(block * self.tiles.keys, max(self.keys - self.tiles.keys, 0))
 
     @property
+    def runs(self) -> list[tuple[int, int]]:
+        """First block and number of blocks of each transfer. Blocks with addends of a mask are apart."""
+        last = self.blocks - 1
+        if self.tiles.masked:
+            return [(block, 1) for block in range(self.blocks)]
+        if not last or self.block_start(last) == last * self.tiles.keys:
+            return [(0, self.blocks)]
+        return [(0, last), (last, 1)]
+
+    @property
     def transfers(self) -> int:
         """Number of transfers of a run."""
         columns = range(self.tiles.columns)
         rounds = sum(len(self.units(column)) * len(self.starts(column)) for column in columns)
-        return len(columns) + rounds * (2 + (3 * self.blocks if self.tiles.masked else 2 * len(self.runs)))
-
-    @property
-    def runs(self) -> list[tuple[int, int]]:
-        """First blocks and numbers of blocks that lie one after another: all of them, or the last one apart."""
-        last = self.blocks - 1
-        if not last or self.block_start(last) == last * self.tiles.keys:
-            return [(0, self.blocks)]
-        return [(0, last), (last, 1)]
+        return len(columns) + rounds * (2 + (2 + self.tiles.masked) * len(self.runs))
 
 
 def _source(tiles: AttentionTiles) -> Source:
@@ -228,6 +235,7 @@ def configuration(tiles: AttentionTiles) -> Configuration:
     """Return the configuration that serves all numbers of heads, queries and keys."""
     builder = Builder(f"attention_{tiles.operand}_{tiles.result}", tiles.arch, tiles.columns, 4 + tiles.masked)
     types, functions = buffer_types(tiles), _functions(builder, tiles)
+    zeros = bytes(types["state"].nbytes)
     key_type = ObjectType("bfloat16", (tiles.keys * tiles.features,))
     _, s, t, _, _ = tiles.product(True).blocks
     keys, features = tiles.keys, tiles.features
@@ -249,8 +257,8 @@ def configuration(tiles: AttentionTiles) -> Configuration:
         def run(name: str, *arguments: Any) -> None:
             functions[name](*(memory[each] if isinstance(each, str) else each for each in arguments))
 
-        k.acquire(1)  # The words can be read from here on.
-        k.release(1)
+        v.acquire(1)  # The words can be read from here on.
+        v.release(1)
         for _ in range_(words[ROUNDS]):
             own_rows(lambda block, first, to: run("keep", block, "queries", first, to))
             run("start", "mixed", "tops", "totals", "state", words)
@@ -271,9 +279,7 @@ def configuration(tiles: AttentionTiles) -> Configuration:
         for core, (place, result) in enumerate(zip(cores, _results(builder, tiles, column), strict=True)):
             suffix = f"{column}_{core}"
             memory = {
-                name: builder.core_buffer(
-                    f"{name}_{suffix}", place, type_, bytes(type_.nbytes) if name == "state" else None
-                )
+                name: builder.core_buffer(f"{name}_{suffix}", place, type_, zeros if name == "state" else None)
                 for name, type_ in types.items()
             }
             words = builder.parameter(f"words_{suffix}", place, WORDS)
@@ -281,9 +287,7 @@ def configuration(tiles: AttentionTiles) -> Configuration:
     return builder.configuration
 
 
-def _to_cores(
-    builder: Builder, name: str, type_: ObjectType, column: int, order: list[tuple[int, int]]
-) -> ObjectFifo:
+def _to_cores(builder: Builder, name: str, type_: ObjectType, column: int, order: list[tuple[int, int]]) -> ObjectFifo:
     """Add a stream from the host to all cores of a column. The memtile stores the blocks in the core's order."""
     shim, memtile = Tile(column, 0), Tile(column, 1)
     source = builder.fifo(f"{name}{column}", type_, shim, [memtile], dims_from_stream=[order])
@@ -298,7 +302,9 @@ def _results(builder: Builder, tiles: AttentionTiles, column: int) -> list[Objec
     n, memtile = tiles.features, Tile(column, 1)
     part, whole = (ObjectType(tiles.result, (cores * STRIP * n,)) for cores in (1, CORES))
     order = [(STRIP // r, r * n), (r, t), (n // t, r * t), (t, 1)]
-    parts = [builder.fifo(f"out{column}_{i}", part, core, [memtile]) for i, core in enumerate(core_tiles(column, CORES))]
+    parts = [
+        builder.fifo(f"out{column}_{i}", part, core, [memtile]) for i, core in enumerate(core_tiles(column, CORES))
+    ]
     builder.join(parts, builder.fifo(f"out{column}", whole, memtile, [Tile(column, 0)], dims_to_stream=order))
     return parts
 
@@ -314,7 +320,7 @@ def _functions(builder: Builder, tiles: AttentionTiles) -> dict[str, Any]:
     weighing = rows // 4 * function("attention_weigh", arch).loop(keys // 8)
     copied = min(rows, keys) * features * 2 // 32
     finishing = function("attention_finish", arch).loop(-(-features // 64))
-    declared = {
+    declared: dict[str, tuple[list[ObjectType | str], Any, int]] = {
         "keep": ([block, queries, "int32", "int32"], copied, 256),
         "start": ([mixed, tops, totals, state, words], clear_cycles(of_keys, rows, features), 512),
         "score": (
@@ -381,80 +387,62 @@ class _Sequence:
 
     def _words(self, column: int, core: int) -> list[int]:
         problem, tiles = self.problem, self.problem.tiles
-        starts = problem.starts(column)
-        first, step, last = NO_DIAGONAL, 0, NO_DIAGONAL
+        starts, first, step, last = problem.starts(column), NO_DIAGONAL, 0, NO_DIAGONAL
         if problem.is_causal:
             first, last = (start + core * tiles.rows for start in (starts[0], starts[-1]))
             step = problem.tile_columns * tiles.round_rows
         scale = np.float32(problem.scale * np.log2(np.e))
         high = np.float32(ml_dtypes.bfloat16(scale))
-        floats = np.array([high, scale - high, 1 / problem.scale], np.float32)
-        extents = [first, step, last, len(starts), problem.keys]
-        return [*extents, *floats.view(np.int32).tolist(), len(problem.units(column)) * len(starts), problem.blocks, 0, 0]
+        scales = np.array([high, scale - high, 1 / problem.scale], np.float32).view(np.int32).tolist()
+        rounds = len(problem.units(column)) * len(starts)
+        words = [first, step, last, len(starts), problem.keys, *scales, rounds, problem.blocks]
+        return words + [0] * (WORDS - len(words))
 
     def _groups(self) -> Iterator[list[Step]]:
         """Yield the transfers of one round after another, of all columns together."""
-        columns = range(self.problem.tiles.columns)
-        rounds = [itertools.chain.from_iterable(map(partial(self._steps, column), self._rounds(column))) for column in columns]
-        for groups in itertools.zip_longest(*rounds, fillvalue=()):
+        for groups in itertools.zip_longest(*map(self._column, range(self.problem.tiles.columns)), fillvalue=()):
             yield [step for group in groups for step in group]
 
-    def _rounds(self, column: int) -> Iterator[tuple[int, int, bool]]:
-        """Yield for each round its head, its first query, and True for the first one."""
-        is_first = True
-        for unit in self.problem.units(column):
-            for start in self.problem.starts(column):
-                yield unit, start, is_first
-                is_first = False
-
-    def _steps(self, column: int, number: tuple[int, int, bool]) -> Iterator[list[Step]]:
-        """Yield the groups of transfers of a round."""
+    def _column(self, column: int) -> Iterator[list[Step]]:
+        """Yield the groups of transfers of a column."""
         problem, tiles = self.problem, self.problem.tiles
-        unit, start, is_first = number
         k, v, out = (self.builder.configuration.fifo(f"{name}{column}") for name in ("k", "v", "out"))
-        group = []
-        if is_first:
-            group.append(self._step(k, "key", unit, (1, 1, tiles.keys, tiles.features), (0, 0), 0))
-        group.append(self._step(k, "query", unit, (1, 1, tiles.round_rows, tiles.features), (0, 0), start))
-        if tiles.masked:
-            for block in range(problem.blocks):
-                begin = problem.block_start(block)
-                mask = (1, 1, tiles.round_rows, tiles.mask_row)
-                group.append(self._step(k, "mask", unit, mask, (0, 0), start, begin))
+        width = tiles.features
+        # An object that nothing reads comes first: then the words are there.
+        group = [self._step(v, "value", 0, 0, (1, 1, tiles.keys, width))]
+        for unit, start in itertools.product(problem.units(column), problem.starts(column)):
+            group.append(self._step(k, "query", unit, start, (1, 1, tiles.round_rows, width)))
+            for block, count in problem.runs:
+                row, size = problem.block_start(block), (1, count, tiles.keys, width)
+                if tiles.masked:
+                    addends = (1, 1, tiles.round_rows, tiles.mask_row)
+                    group.append(self._step(k, "mask", unit, start, addends, column=row))
                 for fifo, name in ((k, "key"), (v, "value")):
-                    size = (1, 1, tiles.keys, tiles.features)
-                    group.append(self._step(fifo, name, unit, size, (0, 0), begin, wait=True))
-                if block + 1 < problem.blocks:
+                    group.append(self._step(fifo, name, unit, row, size, (0, tiles.keys), wait=tiles.masked))
+                if tiles.masked and block + 1 < problem.blocks:
                     yield group
                     group = []
-        else:
-            for first, count in problem.runs:
-                size = (1, count, tiles.keys, tiles.features)
-                group += [
-                    self._step(fifo, name, unit, size, (0, tiles.keys), problem.block_start(first))
-                    for fifo, name in ((k, "key"), (v, "value"))
-                ]
-        size = (tiles.rows // STRIP, CORES, STRIP, tiles.features)
-        group.append(self._step(out, "result", unit, size, (STRIP, tiles.rows), start))
-        yield group
+            size = (tiles.rows // STRIP, CORES, STRIP, width)
+            group.append(self._step(out, "result", unit, start, size, (STRIP, tiles.rows), wait=True))
+            yield group
+            group = []
 
     def _step(
         self,
         fifo: ObjectFifo,
         name: str,
         unit: int,
-        sizes: tuple[int, int, int, int],
-        steps: tuple[int, int],
         row: int,
+        sizes: tuple[int, int, int, int],
+        apart: tuple[int, int] = (0, 0),
         column: int = 0,
-        wait: bool | None = None,
+        wait: bool = False,
     ) -> Step:
-        """Return the transfer of some rows of a head. steps: distances of the outer loops in rows."""
+        """Return the transfer of some rows of a head. apart: distances of the outer loops in rows."""
         matrices: Matrices = getattr(self.operands, name)
         _, groups, heads = self.problem.batch
         index = (unit // (groups * heads), unit // heads % groups, unit % heads)
         offset = matrices.offset + sum(i * step for i, step in zip(index, matrices.batch, strict=True))
-        strides = (steps[0] * matrices.row, steps[1] * matrices.row, matrices.row, 1)
-        strides = tuple(0 if size == 1 else stride for size, stride in zip(sizes[:2], strides[:2])) + strides[2:]
+        strides = (apart[0] * matrices.row, apart[1] * matrices.row, matrices.row, 1)
         pattern = AccessPattern(offset + row * matrices.row + column, sizes, strides)
         return Step(fifo, self.buffers[name], pattern, wait)
