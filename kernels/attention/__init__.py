@@ -142,11 +142,14 @@ def _problem(
     is_causal: bool,
     columns: int,
 ) -> AttentionProblem:
-    """Divide the columns among heads and queries so that the busiest one has as few rounds as possible."""
+    """Divide the columns among heads and queries so that the busiest one has as few rounds as possible.
+
+    Powers of two make few configurations.
+    """
     units, rounds = math.prod(batch), -(-queries // tiles.round_rows)
     pairs = [
         (a, b)
-        for a, b in itertools.product(range(1, columns + 1), repeat=2)
+        for a, b in itertools.product([1 << bits for bits in range(columns.bit_length())], repeat=2)
         if a * b <= columns and a <= units and b <= rounds
     ]
     heads, shares = min(pairs, key=lambda pair: (-(-units // pair[0]) * -(-rounds // pair[1]), pair[0] * pair[1]))
