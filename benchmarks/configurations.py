@@ -145,8 +145,8 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "longer rows": Family(_long_rows, 2 * 2 * (4 + 4)),
     # Few or many heads in an object.
     "rope": Family(_turned, 2),
-    # 16 or 64 queries of a core; 1, 2, 4 or 8 columns.
-    "attention": Family(_attended, 8),
+    # 16 or 64 queries of a core, or 16 of all; 1, 2, 4 or 8 columns.
+    "attention": Family(_attended, 12),
     # 1, 2, 4 or 8 columns.
     "get_rows": Family(_taken, 4),
     "quantized": Family(_dequantized, 1),

@@ -64,24 +64,24 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         # One query per head: the heads that share keys are rows of one tile.
         q, result = (_folded(layout) for layout in (q, result))
         mask = mask and _folded(mask)
-    tiles = _tiles(task, target, features, q.shape[3], bool(masks))
+    tiles = _tiles(task, target, features, q.shape[3], k.shape[2], bool(masks), is_causal)
     batch, heads = q.shape[0], q.shape[2]
     problem = _problem(tiles, (batch, groups, heads), q.shape[3], k.shape[2], scale, is_causal, target.columns)
     if problem.transfers > MOST_TRANSFERS:
         return Refusal(f"attention: {problem.transfers} transfers in one run; {MOST_TRANSFERS} are the most")
     per_key = [Layout((*x.shape[:2], 1, *x.shape[2:]), (*x.strides[:2], 0, *x.strides[2:]), x.offset) for x in (k, v)]
-    rows = problem.tiles.round_rows
+    rows, keys = tiles.least_queries, tiles.round_keys
     reads = [
         _read(number, task.inputs[number], layout, least)
-        for number, (layout, least) in enumerate(zip((q, *per_key), (rows, tiles.keys, tiles.keys), strict=True))
+        for number, (layout, least) in enumerate(zip((q, *per_key), (rows, keys, keys), strict=True))
     ]
     if mask:
         reads.append(_mask(mask, problem))
     operands, (query_heads, key_heads, value_heads, *addends) = zip(*reads, strict=True)
-    written, places = _written(result, rows, tiles.result)
+    written, places = _written(result, tiles.round_rows, tiles.result)
     located = AttentionOperands(query_heads, key_heads, value_heads, addends[0] if mask else None, places)
     # The longest strides lead from core to core and from block to block.
-    farthest = max(each.row * 4 for each in located if each) * tiles.rows
+    farthest = max(each.row * 4 for each in located if each) * max(tiles.rows, keys)
     if farthest > LIMITS["shim"].stride * WORD:
         return Refusal("attention: rows lie too far apart for the DMA")
     cores = 4 * problem.tiles.columns
@@ -125,12 +125,15 @@ def _folded(layout: Layout) -> Layout:
     return Layout((batch, groups, 1, heads, columns), (i, j, 0, k, m), layout.offset)
 
 
-def _tiles(task: Task, target: Target, features: int, rows: int, masked: bool) -> AttentionTiles:
-    most, keys = FEATURES[features]
+def _tiles(
+    task: Task, target: Target, features: int, rows: int, keys: int, masked: bool, is_causal: bool
+) -> AttentionTiles:
+    most, block = FEATURES[features]
+    splits = rows <= STRIP and keys >= 4 * block and not is_causal
     operand = "bfp16" if target.bfloat16 == "bfp16" and "bfp16" in target.array.blocks else "bfloat16"
     result = "float32" if task.outputs[0].dtype in (float32, float16) else "bfloat16"
     height = STRIP if rows <= 4 * STRIP else most
-    return AttentionTiles(target.array.arch, operand, result, features, height, keys, masked, 0)
+    return AttentionTiles(target.array.arch, operand, result, features, height, block, masked, splits, 0)
 
 
 def _problem(
@@ -190,8 +193,8 @@ def _mask(layout: Layout, problem: AttentionProblem) -> tuple[HostOperand, Matri
         layout.offset,
     )
     tiles = problem.tiles
-    width = problem.block_start(-(-problem.keys // tiles.keys) - 1) + tiles.mask_row
-    padded = (*held.shape[:3], max(layout.shape[3], tiles.round_rows), -(-max(width, problem.keys) // 4) * 4)
+    width = problem.block_start(problem.blocks - 1) + tiles.round_keys - tiles.keys + tiles.mask_row
+    padded = (*held.shape[:3], max(layout.shape[3], tiles.least_queries), -(-max(width, problem.keys) // 4) * 4)
     return HostOperand(3, False, held, padded, "float32"), _dense(padded)
 
 

@@ -4,6 +4,9 @@ The cores of a column compute consecutive tiles of one head. All of them receive
 those of values on the other. The queries come before the keys, and each core copies its rows. The addends of a mask
 come before the block of keys that they belong to. A round of a column is one tile per core, against all blocks. The
 numbers of rounds and blocks are words. With a causal mask, cores skip the blocks that none of their rows attends to.
+
+For few queries, the cores of a column compute one tile, and each uses every fourth block. Their sums go from core to
+core, and the last one divides.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ STRIP: Final = 16
 """Rows of a tile that are multiplied and stored at once."""
 CORES: Final = 4
 """Cores of a column."""
-ROUNDS, BLOCKS, WORDS = 8, 9, 12
+ROUNDS, BLOCKS, WORDS = 10, 11, 12
 """Places of the numbers of rounds and of blocks among the words of a core, and their number; see nt/attention.hpp."""
 NO_DIAGONAL: Final = 1 << 30
 """Row that attends to all keys."""
@@ -58,6 +61,7 @@ class AttentionTiles(NamedTuple):
         rows: Queries of a core.
         keys: Keys of a block.
         masked: True if addends of a mask are streamed.
+        splits: True if the cores of a column share the keys, and not the queries.
         columns: Columns of the array in use.
     """
 
@@ -68,12 +72,23 @@ class AttentionTiles(NamedTuple):
     rows: int
     keys: int
     masked: bool
+    splits: bool
     columns: int
 
     @property
     def round_rows(self) -> int:
         """Queries of the cores of a column."""
-        return CORES * self.rows
+        return self.rows if self.splits else CORES * self.rows
+
+    @property
+    def round_keys(self) -> int:
+        """Keys of the blocks of the cores of a column."""
+        return CORES * self.keys if self.splits else self.keys
+
+    @property
+    def least_queries(self) -> int:
+        """Rows of a buffer of queries: an object has as many as a block of keys."""
+        return max(self.round_rows, self.keys)
 
     @property
     def mask_row(self) -> int:
@@ -133,7 +148,7 @@ class AttentionProblem(NamedTuple):
     def blocks(self) -> int:
         """Blocks of keys of a round: with a causal mask, those that the last query attends to."""
         keys = min(self.keys, self.queries) if self.is_causal else self.keys
-        return -(-keys // self.tiles.keys)
+        return -(-keys // self.tiles.round_keys)
 
     @property
     def attended(self) -> float:
@@ -149,7 +164,7 @@ class AttentionProblem(NamedTuple):
 
     def block_start(self, block: int) -> int:
         """Return the first key of a block. The last one begins earlier if there are not enough keys."""
-        return min(block * self.tiles.keys, max(self.keys - self.tiles.keys, 0))
+        return min(block * self.tiles.round_keys, max(self.keys - self.tiles.round_keys, 0))
 
     @property
     def runs(self) -> list[tuple[int, int]]:
@@ -157,7 +172,7 @@ class AttentionProblem(NamedTuple):
         last = self.blocks - 1
         if self.tiles.masked:
             return [(block, 1) for block in range(self.blocks)]
-        if not last or self.block_start(last) == last * self.tiles.keys:
+        if not last or self.block_start(last) == last * self.tiles.round_keys:
             return [(0, self.blocks)]
         return [(0, last), (last, 1)]
 
@@ -205,6 +220,17 @@ extern "C" void nt_attention_finish(const float *mixed, const float *totals, {re
     nt::finish_rows<Tile>(mixed, totals, result, state);
 }}
 """
+    if tiles.splits:
+        text += """
+extern "C" void nt_attention_leave(const float *mixed, const int32 *tops, const float *totals, float *object) {
+    nt::leave_sums<Tile>(mixed, tops, totals, object);
+}
+
+extern "C" void nt_attention_merge(const float *object, float *mixed, int32 *tops, float *totals) {
+    aie::set_rounding(aie::rounding_mode::conv_even);
+    nt::merge<Tile>(object, mixed, tops, totals);
+}
+"""
     if tiles.masked:
         text += """
 extern "C" void nt_attention_mask(const bfloat16 *object, float *scores, const int32 *words, int32 first, int32 to) {
@@ -236,23 +262,30 @@ def configuration(tiles: AttentionTiles) -> Configuration:
     builder = Builder(f"attention_{tiles.operand}_{tiles.result}", tiles.arch, tiles.columns, 4 + tiles.masked)
     types, functions = buffer_types(tiles), _functions(builder, tiles)
     zeros = bytes(types["state"].nbytes)
-    key_type = ObjectType("bfloat16", (tiles.keys * tiles.features,))
     _, s, t, _, _ = tiles.product(True).blocks
     keys, features = tiles.keys, tiles.features
     orders = {
-        "k": [(keys, s), (features // s, keys * s), (s, 1)],
-        "v": [(keys // s, s * features), (s, t), (features // t, s * t), (t, 1)],
+        "k": [(features // s, s), (keys, features), (s, 1)],
+        "v": [(keys // s, s * features), (features // t, t), (s, features), (t, 1)],
     }
 
-    def body(k: Any, v: Any, out: Any, memory: dict[str, Any], words: Any, core: int) -> None:
+    def body(k: Any, v: Any, before: Any, after: Any, out: Any, memory: dict[str, Any], words: Any, core: int) -> None:
         def own_rows(use: Any) -> None:
-            """Use the core's rows of a round's objects, and let the others pass."""
-            objects, first = -(-tiles.round_rows // keys), core * tiles.rows
+            """Use the core's rows of the objects with queries or addends, and let the others pass."""
+            objects, first = -(-tiles.round_rows // keys), 0 if tiles.splits else core * tiles.rows
             for number in range(objects):
                 block = k.acquire(1)
                 if first < (number + 1) * keys and number * keys < first + tiles.rows:
                     use(block, max(first - number * keys, 0), max(number * keys - first, 0))
                 k.release(1)
+
+        def own_block(end: Any, use: Any) -> None:
+            """Use the block of keys, or the core's block if the cores have different ones."""
+            for number in range(CORES if tiles.splits else 1):
+                block = end.acquire(1)
+                if number == core or not tiles.splits:
+                    use(block)
+                end.release(1)
 
         def run(name: str, *arguments: Any) -> None:
             functions[name](*(memory[each] if isinstance(each, str) else each for each in arguments))
@@ -263,50 +296,73 @@ def configuration(tiles: AttentionTiles) -> Configuration:
             own_rows(lambda block, first, to: run("keep", block, "queries", first, to))
             run("start", "mixed", "tops", "totals", "state", words)
             for _ in range_(words[BLOCKS]):
-                if tiles.masked:
+                if tiles.masked and tiles.splits:
+                    own_block(k, lambda block: run("mask", block, "scores", words, 0, 0))
+                elif tiles.masked:
                     own_rows(lambda block, first, to: run("mask", block, "scores", words, first, to))
-                run("score", "queries", k.acquire(1), *list(types)[2:6], "mixed", "state", words)
-                k.release(1)
-                run("mix", "weights", v.acquire(1), "mixed", "state")
-                v.release(1)
-            for _ in range_(tiles.rows // STRIP):
-                run("finish", "mixed", "totals", out.acquire(1), "state")
-                out.release(1)
+                own_block(k, lambda block: run("score", "queries", block, *list(types)[2:6], "mixed", "state", words))
+                own_block(v, lambda block: run("mix", "weights", block, "mixed", "state"))
+            if before:
+                run("merge", before.acquire(1), "mixed", "tops", "totals")
+                before.release(1)
+            if after:
+                run("leave", "mixed", "tops", "totals", after.acquire(1))
+                after.release(1)
+            if out:
+                for _ in range_(tiles.rows // STRIP):
+                    run("finish", "mixed", "totals", out.acquire(1), "state")
+                    out.release(1)
 
     for column in range(tiles.columns):
         cores = core_tiles(column, CORES)
-        streams = {name: _to_cores(builder, name, key_type, column, order) for name, order in orders.items()}
-        for core, (place, result) in enumerate(zip(cores, _results(builder, tiles, column), strict=True)):
+        streams = [_to_cores(builder, tiles, name, column, order) for name, order in orders.items()]
+        results = _results(builder, tiles, column)
+        chain: list[ObjectFifo | None] = [None] * (CORES + 1)
+        if tiles.splits:
+            pairs = itertools.pairwise(cores)
+            chain[1:CORES] = [builder.fifo(f"sums{column}_{a.row}", _sums_type(tiles), a, [b]) for a, b in pairs]
+        for core, place in enumerate(cores):
             suffix = f"{column}_{core}"
             memory = {
                 name: builder.core_buffer(f"{name}_{suffix}", place, type_, zeros if name == "state" else None)
                 for name, type_ in types.items()
             }
             words = builder.parameter(f"words_{suffix}", place, WORDS)
-            builder.worker(place, body, [streams["k"], streams["v"], result, memory, words, core])
+            ends = [*streams, chain[core], chain[core + 1], results[core]]
+            builder.worker(place, body, [*ends, memory, words, core])
     return builder.configuration
 
 
-def _to_cores(builder: Builder, name: str, type_: ObjectType, column: int, order: list[tuple[int, int]]) -> ObjectFifo:
-    """Add a stream from the host to all cores of a column. The memtile stores the blocks in the core's order."""
-    shim, memtile = Tile(column, 0), Tile(column, 1)
-    source = builder.fifo(f"{name}{column}", type_, shim, [memtile], dims_from_stream=[order])
-    result = builder.fifo(f"{name}{column}_0", type_, memtile, core_tiles(column, CORES))
+def _sums_type(tiles: AttentionTiles) -> ObjectType:
+    """Return the type of the object with the sums of a core: mixed rows, totals and tops."""
+    return ObjectType("float32", (tiles.rows * (tiles.features + 2 * tiles.product(True).blocks.t),))
+
+
+def _to_cores(
+    builder: Builder, tiles: AttentionTiles, name: str, column: int, order: list[tuple[int, int]]
+) -> ObjectFifo:
+    """Add a stream from the host to all cores of a column. The memtile sends blocks in the core's order."""
+    block, memtile = ObjectType("bfloat16", (tiles.keys * tiles.features,)), Tile(column, 1)
+    source = builder.fifo(f"{name}{column}", block, Tile(column, 0), [memtile])
+    result = builder.fifo(f"{name}{column}_0", block, memtile, core_tiles(column, CORES), dims_to_stream=order)
     builder.forward(source, result)
     return result
 
 
-def _results(builder: Builder, tiles: AttentionTiles, column: int) -> list[ObjectFifo]:
-    """Add the fifos from the cores of a column through the memtile to the host."""
+def _results(builder: Builder, tiles: AttentionTiles, column: int) -> list[ObjectFifo | None]:
+    """Add the fifos from the cores of a column, or from the last one, through the memtile to the host."""
     r, _, t, _, _ = tiles.product(True).blocks
-    n, memtile = tiles.features, Tile(column, 1)
-    part, whole = (ObjectType(tiles.result, (cores * STRIP * n,)) for cores in (1, CORES))
+    n, memtile, cores = tiles.features, Tile(column, 1), core_tiles(column, CORES)
+    others: list[None] = [None] * (CORES - 1 if tiles.splits else 0)
+    part, whole = (ObjectType(tiles.result, (count * STRIP * n,)) for count in (1, CORES - len(others)))
     order = [(STRIP // r, r * n), (r, t), (n // t, r * t), (t, 1)]
-    parts = [
-        builder.fifo(f"out{column}_{i}", part, core, [memtile]) for i, core in enumerate(core_tiles(column, CORES))
-    ]
-    builder.join(parts, builder.fifo(f"out{column}", whole, memtile, [Tile(column, 0)], dims_to_stream=order))
-    return parts
+    parts = [builder.fifo(f"out{column}_{core.row}", part, core, [memtile]) for core in cores[len(others) :]]
+    result = builder.fifo(f"out{column}", whole, memtile, [Tile(column, 0)], dims_to_stream=order)
+    if others:
+        builder.forward(parts[0], result)
+    else:
+        builder.join(parts, result)
+    return [*others, *parts]
 
 
 def _functions(builder: Builder, tiles: AttentionTiles) -> dict[str, Any]:
@@ -333,6 +389,11 @@ def _functions(builder: Builder, tiles: AttentionTiles) -> dict[str, Any]:
         "mix": ([weights, block, mixed, state], strips * multiply_cycles(of_values, features, keys), MULTIPLY_BYTES),
         "finish": ([mixed, totals, result, state], finishing, 1024),
     }
+    if tiles.splits:
+        sums, lanes = _sums_type(tiles), -(-features // 64)
+        merging = strips * function("attention_merge", arch).loop(lanes)
+        declared["leave"] = ([mixed, tops, totals, sums], clear_cycles(of_keys, 1, sums.elements), 256)
+        declared["merge"] = ([sums, mixed, tops, totals], merging, 768)
     if tiles.masked:
         adding = -(-min(rows, keys) // STRIP) * function("attention_mask", arch).loop(keys // 16)
         declared["mask"] = ([block, scores, words, "int32", "int32"], adding, 1024)
@@ -395,7 +456,8 @@ class _Sequence:
         high = np.float32(ml_dtypes.bfloat16(scale))
         scales = np.array([high, scale - high, 1 / problem.scale], np.float32).view(np.int32).tolist()
         rounds = len(problem.units(column)) * len(starts)
-        words = [first, step, last, len(starts), problem.keys, *scales, rounds, problem.blocks]
+        own = core * tiles.keys if tiles.splits else 0
+        words = [first, step, last, len(starts), problem.keys, tiles.round_keys, own, *scales, rounds, problem.blocks]
         return words + [0] * (WORDS - len(words))
 
     def _groups(self) -> Iterator[list[Step]]:
@@ -408,21 +470,23 @@ class _Sequence:
         problem, tiles = self.problem, self.problem.tiles
         k, v, out = (self.builder.configuration.fifo(f"{name}{column}") for name in ("k", "v", "out"))
         width = tiles.features
+        rows = tiles.least_queries
+        # Cores that share the keys have addends of different columns.
+        addends = (1, CORES if tiles.splits else 1, rows, tiles.mask_row)
         # An object that nothing reads comes first: then the words are there.
         group = [self._step(v, "value", 0, 0, (1, 1, tiles.keys, width))]
         for unit, start in itertools.product(problem.units(column), problem.starts(column)):
-            group.append(self._step(k, "query", unit, start, (1, 1, tiles.round_rows, width)))
+            group.append(self._step(k, "query", unit, start, (1, 1, rows, width)))
             for block, count in problem.runs:
-                row, size = problem.block_start(block), (1, count, tiles.keys, width)
+                row, size = problem.block_start(block), (1, count, tiles.round_keys, width)
                 if tiles.masked:
-                    addends = (1, 1, tiles.round_rows, tiles.mask_row)
                     group.append(self._step(k, "mask", unit, start, addends, column=row))
                 for fifo, name in ((k, "key"), (v, "value")):
-                    group.append(self._step(fifo, name, unit, row, size, (0, tiles.keys), wait=tiles.masked))
+                    group.append(self._step(fifo, name, unit, row, size, (0, tiles.round_keys), wait=tiles.masked))
                 if tiles.masked and block + 1 < problem.blocks:
                     yield group
                     group = []
-            size = (tiles.rows // STRIP, CORES, STRIP, width)
+            size = (tiles.rows // STRIP, 1 if tiles.splits else CORES, STRIP, width)
             group.append(self._step(out, "result", unit, start, size, (STRIP, tiles.rows), wait=True))
             yield group
             group = []
@@ -444,5 +508,7 @@ class _Sequence:
         index = (unit // (groups * heads), unit // heads % groups, unit % heads)
         offset = matrices.offset + sum(i * step for i, step in zip(index, matrices.batch, strict=True))
         strides = (apart[0] * matrices.row, apart[1] * matrices.row, matrices.row, 1)
+        if name == "mask":
+            strides = (0, self.problem.tiles.keys, matrices.row, 1)
         pattern = AccessPattern(offset + row * matrices.row + column, sizes, strides)
         return Step(fifo, self.buffers[name], pattern, wait)

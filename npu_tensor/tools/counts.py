@@ -132,6 +132,8 @@ _LOOPS: Final = {
     "attention_finish": "*at<int32>(3) = 0; n == 1 ? "
     "nt::finish_rows<Attention<32>>(at<float>(0), at<float>(1), at<bfloat16>(2), at<int32>(3)) : "
     "nt::finish_rows<Attention<32, 128>>(at<float>(0), at<float>(1), at<bfloat16>(2), at<int32>(3));",
+    "attention_merge": "n == 1 ? nt::merge<Attention<32>>(at<float>(0), at<float>(1), at<int32>(2), at<float>(3)) : "
+    "nt::merge<Attention<32, 128>>(at<float>(0), at<float>(1), at<int32>(2), at<float>(3));",
     "attention_mask": "n == 1 ? nt::add_mask<Attention<16>>(at<float>(0), at<float>(1), at<int32>(2), 0, 0) : "
     "nt::add_mask<Attention<32>>(at<float>(0), at<float>(1), at<int32>(2), 0, 0);",
 }

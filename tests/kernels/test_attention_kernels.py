@@ -33,11 +33,13 @@ CASES: dict[str, tuple[Shape, bool, bool]] = {
     "one query for a group of heads": ((1, 8, 2, 1, 200, 64), False, False),
     "more heads than columns": ((3, 6, 3, 70, 33, 64), False, False),
     "mask": ((1, 2, 1, 40, 70, 64), False, True),
-    "one query, masked": ((2, 4, 2, 1, 50, 64), False, True),
+    "few queries, cores with keys of their own": ((2, 6, 3, 3, 531, 64), False, False),
+    "one query, masked": ((2, 4, 2, 1, 150, 64), False, True),
     "96 features": ((1, 2, 1, 130, 64, 96), True, False),
     "96 features, masked": ((1, 2, 1, 30, 64, 96), False, True),
     "128 features": ((1, 2, 1, 140, 50, 128), True, False),
     "128 features, masked": ((1, 1, 1, 130, 35, 128), True, True),
+    "128 features, one query, masked": ((1, 4, 2, 1, 150, 128), False, True),
 }
 """Shape, is_causal, has a mask."""
 
@@ -183,8 +185,8 @@ def test_every_offer_builds_and_runs(data: st.DataObject) -> None:
         data.draw(st.integers(1, 2)),
         groups * heads,
         groups,
+        data.draw(st.integers(1, 5) | st.integers(1, 200)),
         data.draw(st.integers(1, 200)),
-        data.draw(st.integers(1, 100)),
         64,
     )
     is_causal, masked = data.draw(st.booleans()), shape[3] <= 64 and data.draw(st.booleans())

@@ -31,7 +31,7 @@ struct AttentionTile {
 };
 
 // Words of a core's runtime parameter, before the numbers of rounds and blocks.
-enum AttentionWord { FIRST_ROW, ROW_STEP, LAST_ROW, TURNS, KEYS, SCALE, SCALE_REST, INVERSE_SCALE };
+enum AttentionWord { FIRST_ROW, ROW_STEP, LAST_ROW, TURNS, KEYS, KEY_STEP, OWN_KEY, SCALE, SCALE_REST, INVERSE_SCALE };
 // State of a core: the next strip to finish, the number of the next block, the round among those of a head, its first
 // row.
 enum AttentionState { STRIP, BLOCK, TURN, ROW };
@@ -195,6 +195,18 @@ inline Weights<Tile::lanes> weigh_rows(const float *__restrict scores, bfloat16 
     return result;
 }
 
+// 2^(top - raised), or 0 where that is too small.
+template <unsigned N>
+inline Bfloat<N> ratio(const Int<N> &top, const Int<N> &raised) {
+    const Int<N> power = aie::add(aie::max(aie::sub(top, raised), -127), 127);
+    return Sum<N>(from_bits(aie::upshift(power, 23))).template to_vector<bfloat16>();
+}
+template <unsigned N>
+inline Sum<N> scaled(const Float<N> &x, const Bfloat<N> &factor) {
+    const auto parts = split<3>(x);
+    return aie::mac(aie::mac(aie::mul(parts[2], factor), parts[1], factor), parts[0], factor);
+}
+
 // Raises the tops of the rows that have a much larger score, and scales what was summed with the old ones.
 template <typename Tile>
 inline __attribute__((noinline)) void raise_tops(const Int<Tile::lanes> &largest, int32 *__restrict tops,
@@ -203,18 +215,47 @@ inline __attribute__((noinline)) void raise_tops(const Int<Tile::lanes> &largest
     const auto better = across<T>(largest, [](const auto &a, const auto &b) { return aie::max(a, b); });
     const Int<N> top = aie::load_v<N>(tops + row * T);
     const Int<N> raised = aie::select(top, better, aie::gt(better, aie::add(top, BOUND)));
+    const Bfloat<N> factor = ratio(top, raised);
     aie::store_v(tops + row * T, raised);
-    const Int<N> power = aie::add(aie::max(aie::sub(top, raised), -127), 127);
-    const Bfloat<N> factor = Sum<N>(from_bits(aie::upshift(power, 23))).template to_vector<bfloat16>();
-    const auto scaled = [&](const Float<N> &x) {
-        const auto parts = split<3>(x);
-        return value(aie::mac(aie::mac(aie::mul(parts[2], factor), parts[1], factor), parts[0], factor));
-    };
-    aie::store_v(totals + row * T, scaled(aie::load_v<N>(totals + row * T)));
+    aie::store_v(totals + row * T, value(scaled(aie::load_v<N>(totals + row * T), factor)));
     for (unsigned column = 0; column < Tile::features; column += T) {
         float *sums = mixed + Tile::place(Tile::features, row, column);
-        aie::store_v(sums, scaled(aie::load_v<N>(sums)));
+        aie::store_v(sums, value(scaled(aie::load_v<N>(sums), factor)));
     }
+}
+
+// Adds the sums of a core with other keys, which may have other tops: `others` are its mixed rows, totals and tops.
+template <typename Tile>
+inline void merge(const float *__restrict others, float *__restrict mixed, int32 *__restrict tops,
+                  float *__restrict totals) {
+    constexpr unsigned N = Tile::lanes, T = Tile::T;
+    const float *other_totals = others + Tile::rows * Tile::features, *other_tops = other_totals + Tile::rows * T;
+    for (unsigned row = 0; row < Tile::rows; row += Tile::group) {
+        const Int<N> top = aie::load_v<N>(tops + row * T), other = bits(aie::load_v<N>(other_tops + row * T));
+        const Int<N> raised = aie::max(top, other);
+        const Bfloat<N> factor = ratio(top, raised), other_factor = ratio(other, raised);
+        const auto sum = [&](const float *from, float *to) {
+            aie::store_v(to, value(aie::add(scaled(aie::load_v<N>(to), factor),
+                                            scaled(aie::load_v<N>(from), other_factor))));
+        };
+        aie::store_v(tops + row * T, raised);
+        sum(other_totals + row * T, totals + row * T);
+        for (unsigned column = 0; column < Tile::features; column += T)
+            sum(others + Tile::place(Tile::features, row, column), mixed + Tile::place(Tile::features, row, column));
+    }
+}
+
+// Writes the object that `merge` reads.
+template <typename Tile>
+inline void leave_sums(const float *__restrict mixed, const int32 *__restrict tops, const float *__restrict totals,
+                       float *__restrict object) {
+    constexpr unsigned lanes = Tile::rows * Tile::T;
+    const auto copy = [&](const float *from, unsigned count) {
+        for (unsigned i = 0; i < count; i += 16, object += 16) aie::store_v(object, aie::load_v<16>(from + i));
+    };
+    copy(mixed, Tile::rows * Tile::features);
+    copy(totals, lanes);
+    for (unsigned i = 0; i < lanes; i += 16) aie::store_v(object + i, from_bits(aie::load_v<16>(tops + i)));
 }
 
 // Whether no row attends to the block that `score` was called with last.
@@ -230,16 +271,16 @@ inline void score(const bfloat16 *__restrict queries, const bfloat16 *__restrict
                   float *__restrict mixed, int32 *__restrict state, const int32 *__restrict words) {
     constexpr unsigned N = Tile::lanes, T = Tile::T;
     constexpr int32 width = Tile::keys;
-    // The last block begins earlier if there are not enough keys, and repeats some.
-    const int32 begin = state[BLOCK]++ * width, end = words[KEYS];
+    // The last blocks begin earlier if there are not enough keys, and repeat some.
+    const int32 step = words[KEY_STEP], begin = state[BLOCK]++ * step, end = words[KEYS];
     if (skipped<Tile>(state)) return;
     int32 cursor = 0;
     for (unsigned row = 0; row < Tile::rows; row += Tile::strip)
         multiply<typename Tile::Scores>(queries + row * Tile::features, keys, scores, &cursor);
     const AttentionScale scale{bfloat16(__builtin_bit_cast(float, words[SCALE])),
                                bfloat16(__builtin_bit_cast(float, words[SCALE_REST]))};
-    const int32 start = begin + width <= end ? begin : end < width ? 0 : end - width;
-    const bool whole = begin + width <= end && begin + width <= state[ROW] + 1;
+    const int32 start = (begin + step <= end ? begin : end < step ? 0 : end - step) + words[OWN_KEY];
+    const bool whole = begin <= start && start + width <= end && start + width <= state[ROW] + 1;
     for (unsigned row = 0; row < Tile::rows; row += Tile::group) {
         const Span span{begin - start, end - 1 - start, state[ROW] + static_cast<int32>(row) - start};
         const auto weighed = [&] {
