@@ -320,7 +320,6 @@ def test_batch(level: str, shape_a: tuple[int, ...], shape_b: tuple[int, ...]) -
     check_floats(result, a, b)
 
 
-@in_every_form
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", FLOAT_DTYPES)
 def test_few_rows_over_a_cache(level: str, dtype: str) -> None:
