@@ -241,9 +241,7 @@ def test_info_names_versions_and_settings(tmp_path: Path) -> None:
         assert setting.variable in result.output
 
 
-@pytest.mark.parametrize(
-    "command", ["config", *(pytest.param(name, marks=pytest.mark.slow) for name in ("info", "doctor"))]
-)
+@pytest.mark.parametrize("command", ["doctor", pytest.param("info", marks=pytest.mark.slow)])
 def test_commands_are_as_wide_as_the_terminal(command: str) -> None:
     lines = run_command(*command.split(), COLUMNS="100").stdout.splitlines()
     written = [line for line in lines if not line.startswith(("        fix: ", "/", "No NPU"))]
