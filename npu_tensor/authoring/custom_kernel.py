@@ -34,9 +34,10 @@ from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import Design, Source
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.errors import ArgumentError, BuildError, DTypeError
+from npu_tensor.functions.creation import zeros
 from npu_tensor.ggml_hsa.ahead_of_time import Compilation, compile
 from npu_tensor.ggml_hsa.single_task import capture_task
-from npu_tensor.kernels.dataflow_patterns import PATTERNS, CoreFunction, ObjectSizes, Pattern, Shape
+from npu_tensor.kernels.dataflow_patterns import PATTERNS, CoreFunction, Pattern, Shape
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Op, Operand, Resolution
 from npu_tensor.ops.rules import require_tensor
@@ -244,8 +245,15 @@ class CustomKernel:
 
         Raises:
             BuildError: The kernel is refused, or there is no C++ compiler.
+            ArgumentError: The pattern is one of your own.
         """
-        design, sizes = self._design(shapes, target)
+        if self._pattern not in PATTERNS.values():
+            raise ArgumentError(
+                "cost counts objects of the package's patterns; predict(count(design)) reads any design"
+            )
+        offer = self._offer(shapes, target)
+        assert isinstance(offer.design, partial)
+        design, sizes = offer.design(), offer.design.args[2].sizes
         counters = count(design)
         prediction = predict(counters, design.array)
         clock = design.array.clock_hz
@@ -261,7 +269,7 @@ class CustomKernel:
 
     def timeline(self, *shapes: Sequence[int], target: str = "npu2") -> timeline.Timeline:
         """Return the simulated activity of every tile over a run, on zeros; in a notebook it shows as a drawing."""
-        design, _ = self._design(shapes, target)
+        design = self._offer(shapes, target).design()
         loaded = SimulatedArray(design.array).load(design)
         buffers = [DeviceBuffer(buffer.type.nbytes) for buffer in design.host_buffers]
         with timeline.recorded() as timelines:
@@ -270,13 +278,11 @@ class CustomKernel:
 
     def iron(self, *shapes: Sequence[int], target: str = "npu2") -> str:
         """Return the kernel as a Python program for mlir-aie's IRON."""
-        design, _ = self._design(shapes, target)
-        return program(design)
+        return program(self._offer(shapes, target).design())
 
-    def save(self, directory: str | os.PathLike[str], *shapes: Sequence[int], target: str = "sim:npu2") -> Compilation:
+    def save(self, directory: str | os.PathLike[str], *shapes: Sequence[int], target: str | None = None) -> Compilation:
         """Build the kernel for some shapes into a kernel directory, see `nt.compile`."""
-        specs = [Spec.of(tuple(shape), as_dtype(dtype)) for shape, (_, dtype) in self._with_dtypes(shapes)]
-        operands = [_zeros(spec) for spec in specs]
+        operands = [zeros(*shape, dtype=dtype) for shape, (_, dtype) in self._with_dtypes(shapes)]
         return compile(self, *operands, target=target, directory=directory)
 
     # --- the op
@@ -304,12 +310,11 @@ class CustomKernel:
         descs = [TensorDesc.of(tuple(shape), as_dtype(dtype)) for shape, (_, dtype) in self._with_dtypes(shapes)]
         return capture_task(self, descs, simulated_target(parse_uri(f"sim:{target.removeprefix('sim:')}")))
 
-    def _design(self, shapes: Sequence[Sequence[int]], target: str) -> tuple[Design, ObjectSizes]:
+    def _offer(self, shapes: Sequence[Sequence[int]], target: str) -> Offer:
         _, offer = self._planned(shapes, target)
         if isinstance(offer, Refusal):
             raise BuildError(self._explained(offer.reason))
-        assert isinstance(offer.design, partial)
-        return offer.design(), offer.design.args[2].sizes
+        return offer
 
     # --- trials
 
@@ -324,7 +329,12 @@ class CustomKernel:
 
     def _shapes(self) -> Iterator[Shape]:
         if self._pattern is PATTERNS["map"]:
-            yield from ((1,), (self.function.tile - 1,), (3, self.function.tile), (70 * self.function.tile + 5,))
+            yield from (
+                (1,),
+                (max(self.function.tile - 1, 1),),
+                (3, self.function.tile),
+                (70 * self.function.tile + 5,),
+            )
         else:
             yield from ((1, 1), (3, 17), (5, 64), (70, 1000))
 
@@ -400,12 +410,6 @@ def _pull_back(gradient: Callable[..., Sequence[Tensor]], of: Any, number: int) 
     if 0 not in of.shared:
         of.shared.update(enumerate(gradient(of.gradient, *of.operands)))
     return of.shared[number]  # type: ignore[no-any-return]
-
-
-def _zeros(spec: Spec) -> Tensor:
-    from npu_tensor.functions.creation import zeros
-
-    return zeros(*spec.shape, dtype=spec.dtype)
 
 
 def npu_kernel(

@@ -11,7 +11,10 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor.authoring.custom_kernel import CustomKernel
+from npu_tensor.kernels.dataflow_patterns import PATTERNS, CoreFunction, Pattern
+from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.task import Refusal, Task
 
 pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 
@@ -181,8 +184,18 @@ def test_costs_say_what_bounds_a_kernel() -> None:
 def test_export(tmp_path: Any) -> None:
     kernel = made(SCALE, scale)
     assert "void k(const int32" in kernel.iron((4096,))
-    (saved,) = kernel.save(tmp_path, (4096,)).kernels
+    (saved,) = kernel.save(tmp_path, (4096,), target="sim:npu2").kernels
     assert all(path.exists() for path in saved.files.values())
+
+
+def test_a_pattern_of_your_own() -> None:
+    def claim(function: CoreFunction, task: Task, target: Target) -> Offer | Refusal:
+        return PATTERNS["map"].claim(function._replace(tile=64), task, target)
+
+    kernel = made(SCALE, scale, pattern=Pattern(lambda shapes: shapes[0], claim), tolerance=0)
+    assert kernel.test((5, 40), targets=["npu1"])
+    with pytest.raises(nt.ArgumentError, match="patterns"):
+        kernel.cost((100,))
 
 
 HEAD = "void k(const int32 *a, int32 *out, int32 n) { "
