@@ -56,7 +56,7 @@ from npu_tensor.tensor import Tensor, record
 Array = np.ndarray[Any, Any]
 
 TARGETS: Final = ("npu1", "npu2")
-_MOST_PROBLEMS: Final = 3
+_MOST_PROBLEMS: Final = 2
 """Problems of a design that are shown; most repeat for every core."""
 _CXX_DTYPES: Final[Mapping[str, str]] = {
     "bfloat16": "bfloat16",
@@ -205,15 +205,12 @@ class CustomKernel:
         if isinstance(offer, Refusal):
             return [self._explained(offer.reason)]
         design = offer.design()
-        problems = list(dict.fromkeys(map(str, check(design))))
-        if len(problems) > _MOST_PROBLEMS:
-            problems[_MOST_PROBLEMS:] = [f"and {len(problems) - _MOST_PROBLEMS} more of this kind"]
         try:
             for source, functions in functions_by_source(design).items():
                 compile_source(source, design.array.arch, functions)
         except BuildError as error:
-            problems.append(self._explained(str(error)))
-        return problems
+            return [self._explained(str(error))]
+        return []
 
     def test(self, *shapes: Sequence[int], targets: Sequence[str] = TARGETS, seconds: float = 20) -> Trials:
         """Compare the simulated kernel with its contract, in a process of its own.
@@ -297,7 +294,12 @@ class CustomKernel:
         return Resolution(Spec.of(shape, as_dtype(self.function.result)), registers, {})
 
     def _claim(self, task: Task, target: Target) -> Offer | Refusal:
-        return self._pattern.claim(self.function, task, target)
+        offer = self._pattern.claim(self.function, task, target)
+        violations = [] if isinstance(offer, Refusal) else list(dict.fromkeys(map(str, check(offer.design()))))
+        if not violations:
+            return offer
+        more = len(violations) - _MOST_PROBLEMS
+        return Refusal(" ".join([*violations[:_MOST_PROBLEMS], *([f"And {more} more."] if more > 0 else [])]))
 
     def _with_dtypes(self, shapes: Sequence[Sequence[int]]) -> Iterator[tuple[Sequence[int], tuple[str, str]]]:
         operands = self.function.operands
