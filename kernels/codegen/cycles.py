@@ -32,7 +32,9 @@ aie-kernel-opt-static, 01673e2f).
 LONGEST_INTERVAL: Final = 27
 """Interval above which Peano does not pipeline a loop (the same source)."""
 MOST_UNROLLED: Final = 4
-"""Upper bound on the vectors of a round: more do not fit into the 12 vector registers of 512 bits. An assumption."""
+"""Upper bound on the vectors of a round, which the source requests by NT_UNROLL_BY. Two assumptions: more do not fit
+into the 12 vector registers of 512 bits, and Peano overlaps the instructions of the vectors of a round.
+"""
 LOAD_LATENCY: Final = 7
 STORE_LATENCY: Final = 5
 MOVE_LATENCY: Final = 2
