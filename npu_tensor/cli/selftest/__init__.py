@@ -211,15 +211,21 @@ class _Child:
 
 def _without_personal_data(row: Outcome) -> Outcome:
     """Replace the home directory, the names of user and host, and identifiers of NPUs, which depend on the machine."""
-    words = {str(Path.home()): "~", socket.gethostname(): "HOST"}
+    home, host = str(Path.home()), socket.gethostname()
+    # Names of user and host may be ordinary words such as "npu": a part of a path, "user@host" and "//host" are names.
+    rules = {r"AIE-[0-9a-f]{16}": "AIE-ID"}
+    if home != "/":
+        rules[rf"(?<![\w/.-]){re.escape(home)}(?![\w.-])"] = "~"
+    if host != "localhost":
+        rules[rf"(?:(?<=@)|(?<=//)|(?<==)){re.escape(host)}(?![\w-])"] = "HOST"
     with suppress(KeyError, OSError):
-        words[getpass.getuser()] = "USER"
+        if (user := re.escape(getpass.getuser())) != "root":
+            rules[rf"(?<=/){user}(?=/)|(?<![\w.-]){user}(?=@)"] = "USER"
 
     def replaced(text: str) -> str:
-        for word, replacement in words.items():
-            if word not in ("/", "root", "localhost"):
-                text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", replacement, text)
-        return re.sub(r"AIE-[0-9a-f]{16}", "AIE-ID", text)
+        for pattern, replacement in rules.items():
+            text = re.sub(pattern, replacement, text)
+        return text
 
     return row._replace(work=replaced(row.work), reason=replaced(row.reason), advice=replaced(row.advice))
 
