@@ -304,3 +304,7 @@ def test_reports_replace_names_only_where_they_are_names(monkeypatch: pytest.Mon
     row = self_test._without_personal_data(Outcome("probes", "one", reason=reason))
     expected = "npu array: '~/x.py', /home/arrays, /run/user/USER/s, USER@HOST: http://HOST:8/ AIE-ID"
     assert row.reason == expected
+    monkeypatch.setattr(self_test.socket, "gethostname", lambda: "workstation")
+    monkeypatch.setattr(self_test.getpass, "getuser", lambda: "somebody")
+    row = self_test._without_personal_data(Outcome("probes", "one", reason="Linux workstation, run by somebody"))
+    assert row.reason == "Linux HOST, run by USER"

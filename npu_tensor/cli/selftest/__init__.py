@@ -209,18 +209,23 @@ class _Child:
         return False
 
 
+_SHORT: Final = 5
+"""Length of names that may be words of the report."""
+
+
 def _without_personal_data(row: Outcome) -> Outcome:
     """Replace the home directory, the names of user and host, and identifiers of NPUs, which depend on the machine."""
     home, host = str(Path.home()), socket.gethostname()
-    # Names of user and host may be ordinary words such as "npu": a part of a path, "user@host" and "//host" are names.
+    # Short names may be words of the report, such as "npu" or "array"; in a path, "user@host" and "//host" they are names.
     rules = {r"AIE-[0-9a-f]{16}": "AIE-ID"}
     if home != "/":
         rules[rf"(?<![\w/.-]){re.escape(home)}(?![\w.-])"] = "~"
     if host != "localhost":
-        rules[rf"(?:(?<=@)|(?<=//)|(?<==)){re.escape(host)}(?![\w-])"] = "HOST"
+        rules[rf"{_start(host, '(?:(?<=@)|(?<=//)|(?<==))')}{re.escape(host)}(?![\w-])"] = "HOST"
     with suppress(KeyError, OSError):
-        if (user := re.escape(getpass.getuser())) != "root":
-            rules[rf"(?<=/){user}(?=/)|(?<![\w.-]){user}(?=@)"] = "USER"
+        if (user := getpass.getuser()) != "root":
+            name = re.escape(user)
+            rules[rf"{_start(user, '(?<=/)')}{name}(?![\w-])|(?<![\w.-]){name}(?=@)"] = "USER"
 
     def replaced(text: str) -> str:
         for pattern, replacement in rules.items():
@@ -228,6 +233,11 @@ def _without_personal_data(row: Outcome) -> Outcome:
         return text
 
     return row._replace(work=replaced(row.work), reason=replaced(row.reason), advice=replaced(row.advice))
+
+
+def _start(name: str, marks: str) -> str:
+    """Return the pattern before a name: the start of a word, or certain marks if the name is a short one."""
+    return r"(?<![\w-])" if len(name) > _SHORT else marks
 
 
 def supervised(
