@@ -216,7 +216,7 @@ _SHORT: Final = 5
 def _without_personal_data(row: Outcome) -> Outcome:
     """Replace the home directory, the names of user and host, and identifiers of NPUs, which depend on the machine."""
     home, host = str(Path.home()), socket.gethostname()
-    # Short names may be words of the report, such as "npu" or "array"; in a path, "user@host" and "//host" they are names.
+    # Short names may be words of the report, such as "npu" or "array", but not in a path, "user@host" and "//host".
     rules = {r"AIE-[0-9a-f]{16}": "AIE-ID"}
     if home != "/":
         rules[rf"(?<![\w/.-]){re.escape(home)}(?![\w.-])"] = "~"
