@@ -21,7 +21,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -33,7 +33,7 @@ from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import Design, Source
 from npu_tensor.dtypes import as_dtype
-from npu_tensor.errors import ArgumentError, BuildError, DTypeError
+from npu_tensor.errors import ArgumentError, BuildError, DTypeError, ShapeError
 from npu_tensor.functions.creation import zeros
 from npu_tensor.ggml_hsa.ahead_of_time import Compilation, compile
 from npu_tensor.ggml_hsa.single_task import capture_task
@@ -179,8 +179,13 @@ class CustomKernel:
         self._pattern = pattern
         names = [name for name, _ in function.operands]
         rule = None if gradient is None else partial(_pull_back, gradient)
+
+        @wraps(contract)
+        def body(*operands: Array) -> Array:
+            return self._expected(operands)
+
         self._op = Op(
-            contract, kind="data", rule=self._rule, public=False, gradient=rule, claim=self._claim,
+            body, kind="data", rule=self._rule, public=False, gradient=rule, claim=self._claim,
             signature=(names, ()),
         )  # fmt: skip
 
@@ -224,17 +229,18 @@ class CustomKernel:
         """
         tried = [tuple(shape) for shape in shapes] or [*self._shapes()]
         cases = [(target, shape, self._random(shape)) for target in targets for shape in tried]
+        expected = [self._expected(operands) for *_, operands in cases]
         if self._pattern in PATTERNS.values():
             calls: list[partial[Array]] = [partial(_attempt, self.function, self._pattern, *case) for case in cases]
         else:  # It may be defined in a notebook, where another process does not find it.
             calls = [self._simulation(*case) for case in cases]
         answers = run_apart(calls, seconds)
         trials = []
-        for (target, shape, operands), answer in zip(cases, answers, strict=True):
+        for (target, shape, _), values, answer in zip(cases, expected, answers, strict=True):
             if isinstance(answer, Failure):
                 trials.append(Trial(shape, target, answer.reason))
             else:
-                trials.append(Trial(shape, target, *self._compared(answer, self._expected(operands))))
+                trials.append(Trial(shape, target, *self._compared(answer, values)))
         return Trials(trials)
 
     def cost(self, *shapes: Sequence[int], target: str = "npu2") -> KernelCost:
@@ -355,7 +361,13 @@ class CustomKernel:
 
     def _expected(self, operands: Sequence[Array]) -> Array:
         wide = [each.astype(np.float32) if each.dtype.name == "bfloat16" else each for each in operands]
-        return np.asarray(self.contract(*wide)).astype(as_dtype(self.function.result).numpy)
+        result, dtype = np.asarray(self.contract(*wide)), as_dtype(self.function.result)
+        shape = self._pattern.result_shape([operand.shape for operand in operands])
+        if result.shape != shape:
+            raise ShapeError(f"{self.name}: the NumPy function returns shape {list(result.shape)}, not {list(shape)}")
+        if result.dtype.kind == "f" and not dtype.is_floating_point:
+            raise DTypeError(f"{self.name}: the NumPy function returns {result.dtype}, the C++ {dtype.name}")
+        return result.astype(dtype.numpy)
 
     def _compared(self, result: Array, expected: Array) -> tuple[str, float]:
         mine, theirs = result.astype(np.float64), expected.astype(np.float64)

@@ -166,6 +166,21 @@ def test_operands_are_checked() -> None:
         kernel(nt.ones(3))
 
 
+@pytest.mark.parametrize(
+    ("contract", "error", "message"),
+    [
+        (lambda a: a.sum(), nt.ShapeError, r"returns shape \[\], not \[5\]"),
+        (lambda a: a * 0.5, nt.DTypeError, r"returns float64, the C\+\+ int32"),
+    ],
+)
+def test_contracts_have_the_shape_and_dtype_of_the_result(contract: Any, error: type[Exception], message: str) -> None:
+    kernel = made(SCALE, contract)
+    with pytest.raises(error, match=message):
+        kernel(nt.zeros(5, dtype="int32")).numpy()
+    with pytest.raises(error, match=message):
+        kernel.test((5,), targets=["npu1"])
+
+
 def test_costs_say_what_bounds_a_kernel() -> None:
     vectors = made(SCALE, scale).cost((1 << 16,))
     loop = "void k(const int32 *a, int32 *out, int32 n) { for (int i = 0; i < n; ++i) out[i] = 3 * a[i]; }"
