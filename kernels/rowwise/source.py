@@ -109,7 +109,7 @@ class _Code:
         """Generate the statements that compute `roots`, in half precision if small errors vanish."""
         precision: Precision = "half" if self.rough.issuperset(roots) else "full"
         return emitter.statements(
-            self.program, expressions, self.lanes, precision, roots, invariant, self.short, prefix
+            self.program, expressions, self.lanes, precision, roots, invariant, self.short, prefix, rounded=True
         )
 
     def walk(
@@ -146,7 +146,7 @@ class _Code:
             lines.append(f"  total{reduction}.add({value}, {start}, lanes);")
         lines += [f"  nt::store(value{number} + start, {code.values[number]});" for number in stored]
         for output in walk.outputs:
-            lines.append(f"  nt::store({places[-1 - output]}, {code.values[self.program.outputs[output]]});")
+            lines.append(f"  nt::store({places[-1 - output]}, {code.stored[self.program.outputs[output]]});")
         return "\n".join([*lines, "});"])
 
     def after(self, number: int, places: Mapping[int, str], known: Iterable[int], state: str) -> str:

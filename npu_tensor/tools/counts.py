@@ -96,6 +96,8 @@ alignas(64) unsigned char memory[8][1 << 15];
 template <typename T>
 T *at(unsigned number) { return reinterpret_cast<T *>(memory[number]); }
 constexpr auto one = [] { return nt::Split<1, 16>{{aie::broadcast<bfloat16, 16>(1)}}; };
+const nt::Split<2, 16> x_factor{{one()[0], one()[0]}};
+const auto x_reciprocal = aie::broadcast<float, 16>(1);
 template <typename T, unsigned N>
 auto ones() { return nt::broadcast<T, N>(T(1)); }
 """
