@@ -279,14 +279,18 @@ def cheaper(
         form = None
         rounds = rounded and precision_of[number] == "half"
         is_short = rounds or x in exact
+        fixed, other = (x, y) if x in same else (y, x)
+        factor = None
+        if fixed in same and other not in same and (rounds or other in exact):
+            factor = PrimitiveForm("short mul factor", other, fixed)
         if primitive in ("add", "sub") and y in short:
             form = PrimitiveForm(f"{primitive} short", x, y)
         elif primitive == "mul" and (exact.issuperset(operands) or (rounds and (x == y or y in exact))):
             form = PrimitiveForm("short mul short", x, y)
         elif primitive == "mul" and constant is not None and _splits(constant):
             form = PrimitiveForm("short mul constant" if is_short else "mul constant", x, y, constant)
-        elif primitive == "mul" and rounds and (x in same) != (y in same):
-            form = PrimitiveForm("short mul factor", *((y, x) if x in same else (x, y)))
+        elif primitive == "mul" and factor is not None and precision_of[number] == "half":
+            form = factor
         elif primitive == "mul" and y in exact:
             form = PrimitiveForm("mul short", x, y)
         elif primitive == "maximum" and constant == 0 and x in short:

@@ -91,7 +91,7 @@ def _work(row: RowProgram, arch: Arch, chosen: _Chosen) -> LoopWork:
         if primitive == "load":
             memory[number] = row.inputs[slot].dtype
     same = [number for number, differs in enumerate(varying(row)) if not differs]
-    forms = cheaper(row.program, chosen.numbers, chosen.precision, short_loads(row), same, rounded=True)
+    forms = cheaper(row.program, chosen.numbers, chosen.precision, short_loads(row), same)
     read = [number for number in chosen.numbers if number not in unread(row.program, chosen.numbers, forms)]
     return work(row.program, arch, row.lanes, chosen.precision, read, forms, memory)
 

@@ -109,7 +109,7 @@ class _Code:
         """Generate the statements that compute `roots`, in half precision if small errors vanish."""
         precision: Precision = "half" if self.rough.issuperset(roots) else "full"
         return emitter.statements(
-            self.program, expressions, self.lanes, precision, roots, invariant, self.short, prefix, rounded=True
+            self.program, expressions, self.lanes, precision, roots, invariant, self.short, prefix
         )
 
     def walk(

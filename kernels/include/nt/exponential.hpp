@@ -32,8 +32,7 @@ struct Reduced {
 
 template <typename P, unsigned N>
 inline Reduced<N> reduce_exponent(const Float<N> &x) {
-    // The rest is exact for any n, and with n of 8 bits of x at most 0.18 larger.
-    const Float<N> shifted = aie::add(value(product(split<P::parts - 1>(x), LOG2_E_PARTS)), constant<N>(ROUNDER));
+    const Float<N> shifted = aie::add(value(product(split<2>(x), LOG2_E_PARTS)), constant<N>(ROUNDER));
     // |n| <= 256 is a bfloat16 number.
     const Bfloat<N> n = Sum<N>(aie::sub(shifted, constant<N>(ROUNDER))).template to_vector<bfloat16>();
     Sum<N> rest(x);
@@ -48,16 +47,21 @@ constexpr float EXP_COEFFICIENTS[] = {0.0013814320f, 0.0083688512f, 0.0416684011
 // exp for |x| <= ln(2)/2.
 template <typename P, unsigned N>
 inline Float<N> exp_of_rest(const Float<N> &x) {
+    const auto factor = split<P::parts>(x);
     if constexpr (P::parts == 3) {
-        return polynomial<3>(split<3>(x), EXP_COEFFICIENTS);
+        return polynomial<3>(factor, EXP_COEFFICIENTS);
     } else {
-        // 1 + x + x^2 (1/2 + x (1/6 + x/24)), with the powers of x in bfloat16; 2^-11
-        const Bfloat<N> lead = to_bfloat16(x);
-        Bfloat<N> slope =
-            aie::mac(constant_sum<N>(0.1666666667f), lead, bfloat16(0.0439453125f)).template to_vector<bfloat16>();
-        slope = aie::mac(constant_sum<N>(0.5f), lead, slope).template to_vector<bfloat16>();
-        const Bfloat<N> bend = aie::mul(lead, slope).template to_vector<bfloat16>();
-        return value(aie::mac(aie::add(Sum<N>(x), constant<N>(1.0f)), lead, bend));
+        // 1 + x + x^2/2 (1 + x slope); 2^-17
+        const Bfloat<N> lead = factor[0];
+        const Bfloat<N> halved = aie::mul(lead, bfloat16(0.5f)).template to_vector<bfloat16>();
+        const Bfloat<N> slope =
+            aie::mac(constant_sum<N>(0.3350726817f), lead, bfloat16(0.08349609375f)).template to_vector<bfloat16>();
+        Bfloat<N> bend = aie::mul(lead, slope).template to_vector<bfloat16>();
+        bend = aie::mul(lead, bend).template to_vector<bfloat16>();
+        Sum<N> sum(aie::add(x, constant<N>(1.0f)));
+        sum = aie::mac(sum, lead, factor[1]);
+        sum = aie::mac(sum, halved, lead);
+        return value(aie::mac(sum, halved, bend));
     }
 }
 
