@@ -89,6 +89,17 @@ def _turned(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
     return nt.rope(x, nt.from_numpy(positions)), np.stack(pairs, -1).reshape(exact.shape)
 
 
+def _attended(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
+    groups, heads, queries, keys = (1 + int(rng.integers(most)) for most in (4, 3, 200, 100))
+    (x, query), (y, key), (z, value) = (
+        _values(rng, 1, count, rows, 64) for count, rows in ((groups * heads, queries), (groups, keys), (groups, keys))
+    )
+    scores = query @ np.repeat(key, heads, 1).swapaxes(2, 3) / 8
+    weights = np.exp(scores - scores.max(3, keepdims=True))
+    exact = weights @ np.repeat(value, heads, 1) / weights.sum(3, keepdims=True)
+    return nt.scaled_dot_product_attention(x, y, z, enable_gqa=True).transpose(1, 2), exact.swapaxes(1, 2)
+
+
 def _taken(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
     table, exact = _values(rng, _extent(rng, 300), 2 * _extent(rng, 500))
     index = rng.integers(0, len(exact), _extent(rng, 100)).astype(np.int32)
@@ -134,6 +145,8 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "longer rows": Family(_long_rows, 2 * 2 * (4 + 4)),
     # Few or many heads in an object.
     "rope": Family(_turned, 2),
+    # 16 or 64 queries of a core, or 16 of all; 1, 2, 4 or 8 columns.
+    "attention": Family(_attended, 12),
     # 1, 2, 4 or 8 columns.
     "get_rows": Family(_taken, 4),
     "quantized": Family(_dequantized, 1),

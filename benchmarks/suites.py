@@ -111,7 +111,7 @@ def _cache(task: Task) -> Iterator[Found]:
         tempfile.TemporaryDirectory() as ready,
         nt.config.scope(cache_path=empty),
     ):
-        looked_up, build, _ = cache.look_ups(Path(ready), QUICK_LOOKUPS if task.quick else LOOKUPS)
+        looked_up, build = cache.look_ups(Path(ready), QUICK_LOOKUPS if task.quick else LOOKUPS)
     for place, samples in looked_up.items():
         if not task.only or place in task.only:
             yield Row(

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from npu_tensor.kernels import elementwise, gemm, get_rows, movement, quantized, rope, rowwise
+from npu_tensor.kernels import attention, elementwise, gemm, get_rows, movement, quantized, rope, rowwise
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.kernels.vector_product import is_vector_product
 from npu_tensor.task import Refusal, Task
@@ -31,6 +31,7 @@ def _claim_product(task: Task, target: Target) -> Offer | Refusal:
 
 KINDS: Final[Mapping[str, Claim]] = {"map": _claim_map, "row": rowwise.claim, "matmul": _claim_product}
 DATA_OPS: Final[Mapping[str, Claim]] = {
+    "attention": attention.claim,
     "concat": movement.claim_concat,
     "linear_quantized": quantized.claim,
     "rotate": rope.claim,
@@ -42,7 +43,8 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     """Return the offer of the task's family, or its reason for refusing. A lookup; never raises."""
     if not math.prod(task.shape):
         return Refusal("no elements to compute")
-    family = DATA_OPS.get(task.ops[0]) if task.kind == "data" else KINDS.get(task.kind)
+    own = task.call.op.claim if task.call is not None else None
+    family: Claim | None = own or (DATA_OPS.get(task.ops[0]) if task.kind == "data" else KINDS.get(task.kind))
     if family is None:
         return Refusal("no NPU kernel for this op")
     dtypes = [source.dtype for source in task.inputs if source.dtype is not None and source.dtype.is_quantized]

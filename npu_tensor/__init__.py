@@ -73,6 +73,7 @@ _LOADED_LATE = {
     "load_gguf": "npu_tensor.functions.gguf",
     "load_onnx": "npu_tensor.interop.onnx_model",
     "load_pt2": "npu_tensor.interop.pt2",
+    "npu_kernel": "npu_tensor.authoring.custom_kernel",
     "profile": "npu_tensor.observe.profiling",
     "record_kernels": "npu_tensor.ggml_hsa.kernel_log",
     "save": "npu_tensor.interop.saved_function",

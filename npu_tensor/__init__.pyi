@@ -42,6 +42,7 @@ from npu_tensor.interop.onnx_model import load_onnx as load_onnx
 from npu_tensor.interop.pt2 import load_pt2 as load_pt2
 from npu_tensor.functions.creation import manual_seed as manual_seed
 from npu_tensor.functions.resources import memory_stats as memory_stats
+from npu_tensor.authoring.custom_kernel import npu_kernel as npu_kernel
 from npu_tensor.observe.profiling import profile as profile
 from npu_tensor.tensor import realize as realize
 from npu_tensor.ggml_hsa.kernel_log import record_kernels as record_kernels

@@ -242,8 +242,11 @@ class Config:
     cpu_features: str = _setting(
         "", "lower the instruction set of the CPU device: avx2, sse2, -feature,-feature, or numpy for NumPy only"
     )
-    pool_bytes: int = _setting(
-        1 << 30, "free memory kept for reuse, in bytes; above 20 GB also the limit of all memory of an NPU"
+    pool_bytes: int = _setting(1 << 30, "free memory kept for reuse, in bytes")
+    # Above 26 GB contents came back damaged without an error, and ggml-xdna stops here (Cyronius/ggml-xdna,
+    # Nulifyer/llama-xdna-hybrid).
+    npu_memory_bytes: int = _setting(
+        20_000_000_000, "limit of all buffers of an NPU, in bytes; some NPUs were reported to damage them above 26 GB"
     )
 
     kernel_dirs: tuple[Path, ...] = _setting(

@@ -32,7 +32,9 @@ aie-kernel-opt-static, 01673e2f).
 LONGEST_INTERVAL: Final = 27
 """Interval above which Peano does not pipeline a loop (the same source)."""
 MOST_UNROLLED: Final = 4
-"""Upper bound on the vectors of a round: more do not fit into the 12 vector registers of 512 bits. An assumption."""
+"""Upper bound on the vectors of a round, which the source requests by NT_UNROLL_BY. Two assumptions: more do not fit
+into the 12 vector registers of 512 bits, and Peano overlaps the instructions of the vectors of a round.
+"""
 LOAD_LATENCY: Final = 7
 STORE_LATENCY: Final = 5
 MOVE_LATENCY: Final = 2
@@ -79,6 +81,11 @@ class LoopWork(NamedTuple):
     carried: int = 0
 
     @property
+    def slots(self) -> tuple[int, ...]:
+        """Instructions by slot, in the order of the fields."""
+        return self[:6]
+
+    @property
     def interval(self) -> int:
         """Cycles from round to round in a pipelined loop."""
         loads = -(-(self.load_a + self.load_b + self.load) // 2)
@@ -107,8 +114,16 @@ class LoopWork(NamedTuple):
         return self.straight + LOOP_CYCLES + (trips - 1) * self.round if trips else 0
 
 
-FIELDS: Final = len(LoopWork._fields) + 2
-"""Numbers of an entry of counts.json: LoopWork, and the kinds of registers of the operands and of the result."""
+class CountedFunction(NamedTuple):
+    """Work of a function of the headers, and the kinds of registers of its operands and of its result."""
+
+    work: LoopWork
+    takes: int = 0
+    gives: int = 0
+
+
+FIELDS: Final = len(LoopWork._fields) + len(CountedFunction._fields) - 1
+"""Numbers of an entry of counts.json: the fields of LoopWork, then the other ones of CountedFunction."""
 NO_FORMS: Final[Mapping[int, PrimitiveForm]] = MappingProxyType({})
 
 _OF_MASKS: Final = frozenset(
@@ -123,14 +138,15 @@ _LOOP_BUNDLES: Final = 40
 
 
 @cache
-def _counts(arch: str) -> Mapping[str, Sequence[int]]:
+def _counts(arch: str) -> Mapping[str, CountedFunction]:
     counts: Mapping[str, Sequence[int]] = json.loads(COUNTS_FILE.read_text("utf-8"))[arch]
-    return counts
+    size = len(LoopWork._fields)
+    return {name: CountedFunction(LoopWork(*entry[:size]), *entry[size:]) for name, entry in counts.items()}
 
 
 def function(name: str, arch: str) -> LoopWork:
     """Return the work of one round of a loop in the headers, by its name in counts.json."""
-    return LoopWork(*_counts(arch)[name][: len(LoopWork._fields)])
+    return _counts(arch)[name].work
 
 
 def has_code(primitive: str, dtype: str) -> bool:
@@ -154,10 +170,10 @@ _LANES: Final = {
 def lanes_cycles(reduction: str, dtype: str, arch: Arch) -> int:
     """Predict the cycles to combine the lanes of a reduction at the end of a row."""
     entries = (_entry(arch, step, dtype, "full") for step in _LANES[reduction])
-    return sum(LoopWork(*entry[: len(LoopWork._fields)]).straight for entry in entries if entry is not None)
+    return sum(entry.work.straight for entry in entries if entry is not None)
 
 
-def _entry(arch: Arch, name: str, dtype: str, precision: str) -> Sequence[int] | None:
+def _entry(arch: Arch, name: str, dtype: str, precision: str) -> CountedFunction | None:
     counts = _counts(arch)
     return counts.get(f"{name} {dtype}") or counts.get(f"{name} {dtype} {precision}")
 
@@ -229,15 +245,15 @@ def work(
         if instruction.primitive == "load":
             ready[number] = LOAD_LATENCY
         elif instruction.operands:
-            *counts, latency, chain, takes, gives = _of_instruction(program, number, arch, precision, forms)
+            counted = _of_instruction(program, number, arch, precision, forms)
             form = forms.get(number)
             operands = instruction.operands if form is None else (form.x, form.y)
             briefs = () if form is None else form.briefs
-            start = max(use(operand, takes, place in briefs) for place, operand in enumerate(operands))
-            slots = [a + b for a, b in zip(slots, counts, strict=True)]
-            ready[number] = start + latency
-            places[number] = BRIEF if form is not None and form.brief else gives
-            carried = max(carried, chain)
+            start = max(use(operand, counted.takes, place in briefs) for place, operand in enumerate(operands))
+            slots = [a + b for a, b in zip(slots, counted.work.slots, strict=True)]
+            ready[number] = start + counted.work.latency
+            places[number] = BRIEF if form is not None and form.brief else counted.gives
+            carried = max(carried, counted.work.carried)
         if number in program.outputs:
             size, converted = stored(number)
             narrows = converted and places.get(number) != BRIEF
@@ -258,7 +274,7 @@ def program_bytes(
     for number in chosen:
         bundles += 1
         if program.instructions[number].operands:
-            bundles += sum(_of_instruction(program, number, "aie2", precision, forms)[:6])
+            bundles += sum(_of_instruction(program, number, "aie2", precision, forms).work.slots)
     return bundles * _BUNDLE_BYTES
 
 
@@ -273,13 +289,13 @@ def _of_instruction(
     arch: Arch,
     precision: Mapping[int, Precision],
     forms: Mapping[int, PrimitiveForm],
-) -> Sequence[int]:
+) -> CountedFunction:
     instruction = program.instructions[number]
     dtype = _register(program.instructions[instruction.operands[-1]].dtype)
     if instruction.primitive == "cast":
         return _counts(arch)[f"{_register(instruction.dtype)} {dtype} cast"]
     if dtype == "bool":
-        return (0,) * 6 + (1, 0, 0, 0)  # scalar instructions
+        return CountedFunction(LoopWork(latency=1))  # scalar instructions
     name = forms[number].name if number in forms else instruction.primitive
     entry = _entry(arch, name, dtype, precision.get(number, "full"))
     if entry is None:

@@ -215,7 +215,7 @@ def _of_operand(node: Node, of: Recording, number: int) -> Tensor:
     """Record the gradient of an operand from that of a node."""
     call, gradient = of.call, of.gradient
     op = call.op
-    rule = RULES.get(op.name)
+    rule = op.gradient or RULES.get(op.name)
     spec = call.operands[number]
     assert isinstance(spec, Spec)
     try:

@@ -6,7 +6,7 @@ import math
 from typing import Any, Final
 
 from npu_tensor import ops
-from npu_tensor.dtypes import float32, float64
+from npu_tensor.dtypes import bfloat16, float16, float32, float64
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.creation import arange
 from npu_tensor.functions.neural import dropout, dropped, require_float, wide
@@ -14,7 +14,11 @@ from npu_tensor.functions.products import linear
 from npu_tensor.functions.register import composite
 from npu_tensor.functions.shape import cat, pad
 from npu_tensor.graph.history import grad_mode
+from npu_tensor.kernels.attention import FEATURES
 from npu_tensor.planner.selection import accelerators, current
+from npu_tensor.runtime.devices.device_kind import device_option
+from npu_tensor.runtime.devices.device_uri import parse_uri
+from npu_tensor.task import Accelerator
 from npu_tensor.tensor import Tensor
 
 
@@ -113,11 +117,14 @@ rows, and products of fewer rows read a cache of keys at the speed of memory."""
 def is_fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, enable_gqa: bool) -> bool:
     """Return True if attention is recorded as one op.
 
-    NPUs and gradients of masks need the scores. Operands that do not fit get their errors from the products.
+    Gradients of masks need the scores. Operands that do not fit get their errors from the products.
     """
     if mask is not None and grad_mode.enabled and mask._node.history is not None:
         return False
-    if query.ndim > 4 or not query.ndim == key.ndim == value.ndim or accelerators(current()):
+    if query.ndim > 4 or not query.ndim == key.ndim == value.ndim:
+        return False
+    devices = accelerators(current())
+    if devices and not _suits_array(query, key, value, devices):
         return False
     heads, groups = (math.prod(each.shape[-3:-2]) for each in (query, key))
     if key.shape[:-1] != value.shape[:-1] or key.shape[-1] != query.shape[-1] or query.shape[:-3] != key.shape[:-3]:
@@ -126,7 +133,7 @@ def is_fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, ena
         not groups
         or heads % groups
         or (heads != groups and not enable_gqa)
-        or heads * query.shape[-2] < LEAST_ROWS * groups
+        or (not devices and heads * query.shape[-2] < LEAST_ROWS * groups)
     ):
         return False
     dtypes = {each.dtype for each in (query, key, value)}
@@ -140,7 +147,17 @@ def is_fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, ena
     )
 
 
+def _suits_array(query: Tensor, key: Tensor, value: Tensor, devices: tuple[Accelerator, ...]) -> bool:
+    """Return True if an NPU has a kernel for the operands; its products are faster than the CPU's attention."""
+    rounds = any(device_option(parse_uri(device.uri), "float32") == "bfloat16" for device in devices)
+    dtypes = (bfloat16, float16, float32) if rounds else (bfloat16,)
+    features = query.shape[-1]
+    return features in FEATURES and value.shape[-1] == features and all(x.dtype in dtypes for x in (query, key, value))
+
+
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, is_causal: bool) -> Tensor:
+    if mask is not None and mask.dtype.name == "bool" and accelerators(current()):
+        mask = ops.where_op(mask, 0.0, -math.inf)
     tensors = [query, key, value, *([] if mask is None else [wide(mask)])]
     operands = [each if each.ndim == 4 else each.reshape(*(1,) * (4 - each.ndim), *each.shape) for each in tensors]
     result: Tensor = ops.attention(*operands, scale=scale, is_causal=is_causal).transpose(1, 2)

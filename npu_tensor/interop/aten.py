@@ -99,7 +99,7 @@ def _embedding_bag(
         indices, weight, offsets, None, 2, by_frequency, _BAGS[mode], sparse, factors, include_last, padding
     )
     bags = result.shape[0]
-    bag = (offsets[:bags].unsqueeze(1) <= nt.arange(len(indices))).sum(0) - 1
+    bag = nt.searchsorted(offsets[:bags], nt.arange(len(indices), dtype=offsets.dtype), right=True) - 1
     counts = nt.zeros(bags, dtype=offsets.dtype)
     if mode:
         counts = counts.index_add(0, bag, (indices != padding_idx).to(offsets.dtype))

@@ -161,6 +161,8 @@ class Op:
         updates: True if the body writes its result over its first operand, which is a copy or unused memory.
         quantized: True if operands or the result may have a quantized dtype. All other ops raise DTypeError.
         indices: Function that yields the position, lowest value and exclusive upper bound of each index operand.
+        gradient: Rule for the gradients of the operands, see `npu_tensor.autograd.structured`, for ops of users.
+        claim: Function from a task and a target to an offer of an NPU kernel, for ops of users.
         signature: Names of the operands, and the attributes, of a body with * and ** parameters.
         name: Name of the op.
         doc: Docstring of the body.
@@ -186,6 +188,8 @@ class Op:
     updates: bool = False
     quantized: bool = False
     indices: Callable[[Call], Iterator[tuple[int, int, int]]] | None = None
+    gradient: Callable[..., Any] | None = None
+    claim: Callable[..., Any] | None = None
     signature: tuple[Sequence[str], Sequence[Attribute]] | None = None
     name: str = field(init=False)
     doc: str = field(init=False)

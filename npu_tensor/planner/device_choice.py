@@ -84,10 +84,10 @@ def accelerator_cuts(lowering: Lowering, accelerators: Sequence[Accelerator]) ->
             answers[task.items] = [device.claim(task) for device in accelerators]
         return answers[task.items]
 
-    def is_taken(task: Task) -> bool:
+    def has_kernel(task: Task) -> bool:
         return any(not isinstance(answer, Refusal) or answer.pending for answer in ask(task))
 
-    found = partitions(lowering, accelerators[0].fusion, is_taken)
+    found = partitions(lowering, accelerators[0].fusion, has_kernel)
     return [Cut(partition, [ask(task) for task in partition.tasks]) for partition in found]
 
 

@@ -26,8 +26,8 @@ def last_reads(tasks: Sequence[Task], kept: Iterable[int]) -> list[list[int]]:
 def with_donors(
     tasks: Sequence[Task],
     last_read: Sequence[Sequence[int]],
-    on_accelerators: Container[int] = (),
-    replaced: Mapping[int, int] = MappingProxyType({}),
+    on_accelerators: Container[int],
+    replaced: Mapping[int, int],
 ) -> list[Task]:
     """Let results of element-wise ops and updates overwrite an operand that is not read again.
 

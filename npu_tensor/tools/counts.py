@@ -41,6 +41,7 @@ _FORMATS: Final = {
 
 _HEAD: Final = """
 #define NT_HOST_COUNT
+#include <nt/attention.hpp>
 #include <nt/get_rows.hpp>
 #include <nt/quantized.hpp>
 #include <nt/rope.hpp>
@@ -95,6 +96,13 @@ void repeat(int *out, Body body) {
 alignas(64) unsigned char memory[8][1 << 15];
 template <typename T>
 T *at(unsigned number) { return reinterpret_cast<T *>(memory[number]); }
+template <unsigned keys, unsigned features = 64>
+using Attention = nt::AttentionTile<4, 8, nt_host::AIE2 ? 4 : 8, 4, nt_host::AIE2 ? 4 : 2, 16, keys, features>;
+template <typename Tile>
+void weigh() {
+    const auto top = aie::broadcast<int32, Tile::lanes>(nt::NO_TOP);
+    nt::weigh_rows<Tile, false>(at<float>(0), at<bfloat16>(1), 0, {}, top, {}, aie::zeros<float, Tile::lanes>());
+}
 constexpr auto one = [] { return nt::Split<1, 16>{{aie::broadcast<bfloat16, 16>(1)}}; };
 const nt::Split<2, 16> x_factor{{one()[0], one()[0]}};
 const auto x_reciprocal = aie::broadcast<float, 16>(1);
@@ -125,6 +133,14 @@ _LOOPS: Final = {
         "at<bfloat16>(1), at<bfloat16>(4), at<int32>(3), n);"
         for name, format in _FORMATS.items()
     },
+    "attention_weigh": "n == 1 ? weigh<Attention<8>>() : weigh<Attention<16>>();",
+    "attention_finish": "*at<int32>(3) = 0; n == 1 ? "
+    "nt::finish_rows<Attention<32>>(at<float>(0), at<float>(1), at<bfloat16>(2), at<int32>(3)) : "
+    "nt::finish_rows<Attention<32, 128>>(at<float>(0), at<float>(1), at<bfloat16>(2), at<int32>(3));",
+    "attention_merge": "n == 1 ? nt::merge<Attention<32>>(at<float>(0), at<float>(1), at<int32>(2), at<float>(3)) : "
+    "nt::merge<Attention<32, 128>>(at<float>(0), at<float>(1), at<int32>(2), at<float>(3));",
+    "attention_mask": "n == 1 ? nt::add_mask<Attention<16>>(at<float>(0), at<float>(1), at<int32>(2), 0, 0) : "
+    "nt::add_mask<Attention<32>>(at<float>(0), at<float>(1), at<int32>(2), 0, 0);",
 }
 
 

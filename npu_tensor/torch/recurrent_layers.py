@@ -24,9 +24,10 @@ def _run(
     bidirectional: bool,
     batch_first: bool,
 ) -> list[torch.Tensor]:
-    """Return the result of a layer, and its last states."""
+    """Return the result of a layer, and its last states, contiguous as `_shapes` promises."""
     hidden = states if kind == "lstm" else states[0]
-    return [*getattr(torch, kind)(x, hidden, weights, bias, layers, 0.0, False, bidirectional, batch_first)]
+    results = getattr(torch, kind)(x, hidden, weights, bias, layers, 0.0, False, bidirectional, batch_first)
+    return [each.contiguous() for each in results]
 
 
 def _shapes(

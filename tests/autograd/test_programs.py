@@ -112,10 +112,17 @@ def test_second_derivatives(op: Op) -> None:
 WIDE = {"convert", "mean_square", "norm_weight_gradient"}
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("op", [op for op in PROGRAMS if op.name not in WIDE], ids=lambda op: op.name)
+@pytest.mark.parametrize(
+    ("op", "dtype"),
+    [
+        pytest.param(op, dtype, marks=[pytest.mark.slow] if turn % 3 else [], id=f"{op.name}-{dtype}")
+        for number, op in enumerate(PROGRAMS)
+        if op.name not in WIDE
+        for turn, dtype in enumerate(("float32", "bfloat16", "float16"), number)
+    ],
+)
 def test_results_have_the_dtype_of_the_operand(op: Op, dtype: str) -> None:
-    """Arithmetic is done in float32 and rounded once."""
+    """Arithmetic is done in float32 and rounded once. Without the slow tests, the dtypes take turns."""
     arrays = [nt.from_numpy(abs(array)).to(dtype).to("float64").numpy() for array in operands_of(op)]
     results = {}
     for each in (dtype, "float64"):

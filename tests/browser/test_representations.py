@@ -19,53 +19,10 @@ def values(*shape: int) -> nt.Tensor:
     return nt.from_numpy(np.random.default_rng(0).standard_normal(shape, np.float32)).to(nt.bfloat16).realize()
 
 
-def graph() -> nt.Tensor:
-    """Several kernels, and values that are read more than once."""
-    x = values(64, 128)
-    h = nt.rms_norm(x, (128,))
-    return nt.softmax((x + nt.silu(h @ values(128, 128)) * h) @ values(128, 64), -1)
-
-
 def check_text(page: Page) -> None:
     """Nothing covers a text, and all can be read."""
     assert overlaps(page.texts()) == []
     assert [text for ratio, text in page.text_contrasts() if ratio < READABLE] == []
-
-
-def test_an_explanation_is_a_table_and_a_picture(show: Show) -> None:
-    result = nt.explain(graph())
-    page = show(result._repr_html_())
-    check(page)
-    check_text(page)
-    assert [box.text for box in page.boxes("tbody td:nth-child(2)")] == [row.op for row in result]
-    assert sorted(box.text for box in page.boxes("g.op > text:first-of-type")) == sorted(row.op for row in result)
-    assert len(page.boxes("g.kernel")) == sum(row.predicted is not None for row in result)
-
-
-@needs_compiler
-def test_ops_of_the_processor_and_of_a_simulated_npu_have_other_colours(show: Show) -> None:
-    x = values(32, 32)
-    with nt.default_device("sim:npu2"):
-        result = nt.explain((x + x).argsort(-1))
-    assert {row.op: row.device for row in result} == {"add": "sim:npu2", "argsort": "cpu"}
-    page = show(result._repr_html_())
-    check(page)
-    check_text(page)
-    (cpu,), (sim,) = (set(page.styles(f"g.op.{kind} > rect", "fill")) for kind in ("cpu", "sim"))
-    assert cpu != sim
-    badges = page.styles("tbody td:nth-child(4) span", "backgroundColor")
-    assert badges == [sim, cpu]
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_pending_tensor_has_its_ops_folded_up(show: Show, scheme: str) -> None:
-    page = show(graph()._repr_html_())
-    page.look(scheme="dark" if scheme == "dark" else "light")
-    assert page.texts("svg") == []
-    page.run("document.querySelector('details').open = true")
-    check(page)
-    check_text(page)
-    assert "softmax" in [box.text for box in page.texts("svg")]
 
 
 @needs_compiler

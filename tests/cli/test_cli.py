@@ -101,7 +101,7 @@ def test_demo_trains(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("device", ["sim:npu1", "sim:npu2"])
+@pytest.mark.parametrize("device", [pytest.param("sim:npu1", marks=pytest.mark.slow), "sim:npu2"])
 def test_demo_reads_the_digits_on_a_simulated_npu(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "HOT_RUNS", 1)  # The simulator is slow.
     digits = demo.load()
@@ -241,7 +241,7 @@ def test_info_names_versions_and_settings(tmp_path: Path) -> None:
         assert setting.variable in result.output
 
 
-@pytest.mark.parametrize("command", ["info", "config", "doctor"])
+@pytest.mark.parametrize("command", ["doctor", pytest.param("info", marks=pytest.mark.slow)])
 def test_commands_are_as_wide_as_the_terminal(command: str) -> None:
     lines = run_command(*command.split(), COLUMNS="100").stdout.splitlines()
     written = [line for line in lines if not line.startswith(("        fix: ", "/", "No NPU"))]
@@ -320,7 +320,9 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
-@pytest.mark.parametrize("arguments", [["ops"], ["--help"], ["demo", "--dtype", "float32"]])
+@pytest.mark.parametrize(
+    "arguments", [["ops"], ["--help"], pytest.param(["demo", "--dtype", "float32"], marks=pytest.mark.slow)]
+)
 def test_output_to_a_full_disk_is_one_sentence(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "npu_tensor", *arguments]
     with open("/dev/full", "w") as full:

@@ -180,7 +180,7 @@ PROBLEMS = [
         "/dev/accel/accel0, which belongs to the group render",
         "log out and in again",
     ),
-    Fault("mode of the file", having(usable=False), "permissions", "robin cannot", 'GROUP="render", MODE="0660"'),
+    Fault("mode of the file", having(usable=False), "permissions", "this user cannot", 'GROUP="render", MODE="0660"'),
     Fault("file of root", having(usable=False, group="root"), "permissions", "group root", "/etc/udev/rules.d/"),
     Fault(
         "8 MiB to lock",
@@ -274,9 +274,9 @@ def test_every_fault_is_found_and_its_remedy_named(machine: Machine, fault: Faul
 
 def test_membership_of_a_group_that_has_not_taken_effect(machine: Machine) -> None:
     machine.usable, machine.memberships = False, {"robin"}
-    assert findings(machine)["permissions"].fix == "log out and in again: robin has become a member of render since"
+    assert findings(machine)["permissions"].fix == "log out and in again: this user has become a member of render since"
     machine.write("etc/group", "render:x:992:sam,robinson\n")
-    assert findings(machine)["permissions"].fix == "sudo usermod -aG render robin, then log out and in again"
+    assert findings(machine)["permissions"].fix == "sudo usermod -aG render $USER, then log out and in again"
 
 
 def test_the_limit_on_locked_memory_does_not_bind_who_may_lock(machine: Machine) -> None:

@@ -181,7 +181,7 @@ def test_a_configuration_runs_no_files_elsewhere(tmp_path: Path) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize(("name", "kernels"), [("minimal", 2), ("example", 25)])
+@pytest.mark.parametrize(("name", "kernels"), [("minimal", 2), pytest.param("example", 25, marks=pytest.mark.slow)])
 def test_the_installed_examples(tmp_path: Path, name: str, kernels: int) -> None:
     listed = invoke("--config", name, "--list")
     assert listed.exit_code == 0, listed.stderr

@@ -292,3 +292,19 @@ def test_steps_by_device() -> None:
     assert sorted(names) == sorted(case_names())
     assert [name.partition("-")[0] for name in names[: len(FAMILIES)]] == list(FAMILIES)
     assert sum(stage == "predictions" for stage, _ in steps("npu", (), (), True)) == 10
+
+
+def test_reports_replace_names_only_where_they_are_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(self_test.socket, "gethostname", lambda: "npu")
+    monkeypatch.setattr(self_test.getpass, "getuser", lambda: "array")
+    monkeypatch.setattr(self_test.Path, "home", lambda: Path("/home/array"))
+    reason = (
+        "npu array: '/home/array/x.py', /home/arrays, /run/user/array/s, array@npu: http://npu:8/ AIE-0123456789abcdef"
+    )
+    row = self_test._without_personal_data(Outcome("probes", "one", reason=reason))
+    expected = "npu array: '~/x.py', /home/arrays, /run/user/USER/s, USER@HOST: http://HOST:8/ AIE-ID"
+    assert row.reason == expected
+    monkeypatch.setattr(self_test.socket, "gethostname", lambda: "workstation")
+    monkeypatch.setattr(self_test.getpass, "getuser", lambda: "somebody")
+    row = self_test._without_personal_data(Outcome("probes", "one", reason="Linux workstation, run by somebody"))
+    assert row.reason == "Linux HOST, run by USER"

@@ -824,24 +824,6 @@ def test_cumsum_of_zero_dimensions_is_a_value_of_its_own() -> None:
     assert not np.may_share_memory(body(array, 0), array)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8", "uint8", "bool"])
-@pytest.mark.parametrize("largest", [True, False])
-@pytest.mark.parametrize(("dim", "k"), [(0, 3), (1, 0), (1, 1), (-1, 7), (2, 4), (1, 50)])
-def test_topk_against_sort(dtype: str, largest: bool, dim: int, k: int) -> None:
-    """The values are in the order of a full sort, NaN largest; the indices lead to them, each once."""
-    values = np.random.default_rng(0).integers(-120, 120, (3, 50, 9)).astype(np.float32)
-    if dtype in ("float32", "float64", "bfloat16"):
-        values[:, ::11] = np.nan
-    x = torch.from_numpy(values).abs() if dtype == "uint8" else torch.from_numpy(values)
-    x = x.to(getattr(torch, dtype))
-    expected = x.sort(dim, descending=largest).values.narrow(dim, 0, k)
-    ours = from_torch(x).topk(k, dim, largest)
-    np.testing.assert_array_equal(to_torch(ours.values).double().numpy(), expected.double().numpy())
-    indices = to_torch(ours.indices)
-    np.testing.assert_array_equal(x.gather(dim, indices).double().numpy(), expected.double().numpy())
-    assert all(len(set(row)) == k for row in indices.movedim(dim, -1).flatten(0, 1).tolist())
-
-
 @pytest.mark.covers("add1")
 def test_add1() -> None:
     assert nt.tensor([1.0, 2.0]).add1(nt.tensor([[3.0]])).tolist() == [4.0, 5.0]
@@ -1233,28 +1215,6 @@ def test_all_elements_of_a_list_decide_on_its_dtype(data: Callable[[Any], Any]) 
     ours, expected = nt.tensor(data(nt.tensor)), torch.tensor(data(torch.tensor))
     assert f"torch.{ours.dtype.name}" == str(expected.dtype)
     assert_same(ours, expected)
-
-
-@pytest.mark.covers("search_places")
-@pytest.mark.parametrize("right", [False, True])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
-@pytest.mark.parametrize(
-    ("rows", "length", "values"), [((), 5000, (3, 7)), ((2, 2), 3000, (2, 2, 50)), ((2,), 1, (2, 9000))]
-)
-def test_searches_in_sequences(
-    rows: tuple[int, ...], length: int, values: tuple[int, ...], dtype: str, right: bool
-) -> None:
-    sequence = (normal(*rows, length) * 100).to(getattr(torch, dtype)).sort(-1).values
-    wanted = (normal(*values) * 100).to(sequence.dtype)
-    if dtype != "int64":
-        sequence[..., -length // 3 :] = math.nan
-        wanted[..., 0] = math.nan
-    each, all_of = wanted.double().unsqueeze(-1), sequence.double().unsqueeze(-2)
-    before = all_of <= each if right else all_of < each
-    before |= each.isnan() if right else each.isnan() & ~all_of.isnan()
-    ours = nt.searchsorted(from_torch(sequence), from_torch(wanted), right=right, out_int32=right)
-    assert ours.dtype is (nt.int32 if right else nt.int64)
-    assert_same(ours, before.sum(-1))
 
 
 def test_quantiles_of_a_list() -> None:

@@ -271,10 +271,18 @@ def identifier(value: Any) -> str:
     return "-".join(map(str, value[:3]))[:60] if isinstance(value, tuple) else str(value)
 
 
+USES_MODE = re.compile("Norm|Drop|RReLU|LSTM|GRU|RNN|Transformer|Attention")
+"""Names of modules that differ between training and evaluation."""
+
+
 @pytest.mark.parametrize(
     ("case", "training", "dtype"),
     [
-        *((case, training, "float32") for case in CASES for training in (True, False)),
+        *((case, True, "float32") for case in CASES),
+        *(
+            pytest.param(case, False, "float32", marks=[] if USES_MODE.search(case[0]) else [pytest.mark.slow])
+            for case in CASES
+        ),
         *((case, True, "float64") for case in {case[0]: case for case in reversed(CASES)}.values()),
     ],
     ids=identifier,
@@ -373,10 +381,19 @@ ENCODER: Case = ("TransformerEncoder", (), {}, ((5, 2, 8),), {})
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("case", [*TRAINED.values(), ENCODER], ids=identifier)
+@pytest.mark.parametrize(
+    ("case", "way"),
+    [
+        pytest.param(case, way, marks=[pytest.mark.slow] if turn % len(WAYS) else [], id=f"{case[0]}-{way}")
+        for number, case in enumerate([*TRAINED.values(), ENCODER])
+        for turn, way in enumerate(WAYS, number)
+    ],
+)
 def test_training(case: Case, way: str) -> None:
-    """Modules train as PyTorch's do, and training a copy leaves the original unchanged."""
+    """Modules train as PyTorch's do, and training a copy leaves the original unchanged.
+
+    Without the slow tests, the ways take turns.
+    """
     torch.manual_seed(0)
     theirs, original = encoders() if case is ENCODER else pair(case, "float64")
     if not list(theirs.parameters()):
@@ -408,13 +425,13 @@ def test_rows_of_bounded_norm(arguments: Any, keywords: Any) -> None:
     check(ours.weight, theirs.weight, 1e-7, "weight")
 
 
-@pytest.mark.parametrize("case", CASES, ids=identifier)
-def test_text(case: Case) -> None:
-    theirs, ours = pair(case, "float32")
-    expected = repr(theirs).replace("NonDynamicallyQuantizableLinear", "Linear")
-    if case[0] == "AvgPool1d":
-        expected = re.sub(r"\((\d),\)", r"\1", expected)
-    assert repr(ours) == expected
+def test_text() -> None:
+    for case in CASES:
+        theirs, ours = pair(case, "float32")
+        expected = repr(theirs).replace("NonDynamicallyQuantizableLinear", "Linear")
+        if case[0] == "AvgPool1d":
+            expected = re.sub(r"\((\d),\)", r"\1", expected)
+        assert repr(ours) == expected
 
 
 @pytest.mark.parametrize("name", function_layers.__all__)

@@ -45,7 +45,7 @@ TOLERANCE = {"float64": 1e-11, "float32": 1e-4, "bfloat16": 0.1}
     "conv_transpose_3d",
     "conv_weight_gradient",
 )
-@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("dtype", ["float64", "float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 def test_convolutions_and_their_gradients(dtype: str) -> None:
     for name in GEOMETRIES:
         check_gradients(name, dtype)

@@ -99,22 +99,9 @@ def test_memory_is_freed_with_the_handle_and_given_back() -> None:
     assert nt.memory_stats()["cached"] <= start["cached"]
 
 
-def test_exported_array_outlives_the_tensor() -> None:
-    array = (nt.arange(1000, dtype=nt.float32) * 2).numpy()
-    for _ in range(50):
-        (nt.zeros(1000) + 7).realize()
-    np.testing.assert_array_equal(array, np.arange(1000, dtype=np.float32) * 2)
-
-
 def test_errors_while_running_name_the_op_its_operands_and_the_line() -> None:
     index = nt.tensor([0.0, 5.0]).argmax(keepdim=True) + 4  # not known when the op is recorded
     with pytest.raises(IndexError, match=r"take_points\(float32\[3\], int64\[1\]\).*recorded at test_process.py:\d+"):
         nt.zeros(3)[index].tolist()
     with pytest.raises(ZeroDivisionError, match=r"floor_divide\(int64\[2\], int64\[2\]\).*test_process.py:\d+"):
         (nt.tensor([1, 2]) // nt.tensor([0, 1])).tolist()
-
-
-def test_exported_array_cannot_be_made_writeable() -> None:
-    array = nt.ones(3).numpy()
-    with pytest.raises(ValueError, match="WRITEABLE"):
-        array.flags.writeable = True

@@ -177,11 +177,11 @@ def _forbidden(system: System, node: Path) -> Finding:
     if group == "root" or group in member_of:
         fix = _UDEV_RULE
     elif listed and system.user() in listed[1].split(","):
-        fix = f"log out and in again: {system.user()} has become a member of {group} since"
+        fix = f"log out and in again: this user has become a member of {group} since"
     else:
-        fix = f"sudo usermod -aG {group} {system.user()}, then log out and in again"
+        fix = f"sudo usermod -aG {group} $USER, then log out and in again"
     return problem(
-        f"{system.user()} cannot both read and write {_name(system, node)}, which belongs to the group {group}",
+        f"this user cannot both read and write {_name(system, node)}, which belongs to the group {group}",
         "the driver is used through this file",
         fix,
     )

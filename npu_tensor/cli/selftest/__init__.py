@@ -209,19 +209,35 @@ class _Child:
         return False
 
 
+_SHORT: Final = 5
+"""Length of names that may be words of the report."""
+
+
 def _without_personal_data(row: Outcome) -> Outcome:
     """Replace the home directory, the names of user and host, and identifiers of NPUs, which depend on the machine."""
-    words = {str(Path.home()): "~", socket.gethostname(): "HOST"}
+    home, host = str(Path.home()), socket.gethostname()
+    # Short names may be words of the report, such as "npu" or "array", but not in a path, "user@host" and "//host".
+    rules = {r"AIE-[0-9a-f]{16}": "AIE-ID"}
+    if home != "/":
+        rules[rf"(?<![\w/.-]){re.escape(home)}(?![\w.-])"] = "~"
+    if host != "localhost":
+        rules[rf"{_start(host, '(?:(?<=@)|(?<=//)|(?<==))')}{re.escape(host)}(?![\w-])"] = "HOST"
     with suppress(KeyError, OSError):
-        words[getpass.getuser()] = "USER"
+        if (user := getpass.getuser()) != "root":
+            name = re.escape(user)
+            rules[rf"{_start(user, '(?<=/)')}{name}(?![\w-])|(?<![\w.-]){name}(?=@)"] = "USER"
 
     def replaced(text: str) -> str:
-        for word, replacement in words.items():
-            if word not in ("/", "root", "localhost"):
-                text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", replacement, text)
-        return re.sub(r"AIE-[0-9a-f]{16}", "AIE-ID", text)
+        for pattern, replacement in rules.items():
+            text = re.sub(pattern, replacement, text)
+        return text
 
     return row._replace(work=replaced(row.work), reason=replaced(row.reason), advice=replaced(row.advice))
+
+
+def _start(name: str, marks: str) -> str:
+    """Return the pattern before a name: the start of a word, or certain marks if the name is a short one."""
+    return r"(?<![\w-])" if len(name) > _SHORT else marks
 
 
 def supervised(

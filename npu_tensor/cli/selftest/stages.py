@@ -137,6 +137,11 @@ def _attention(rng: np.random.Generator) -> list[Tensor]:
     return [((q @ k.mT) * 0.125).softmax(-1) @ v]
 
 
+def _fused_attention(rng: np.random.Generator) -> list[Tensor]:
+    q, k, v = (_halves(rng, 1, heads, 80, 64) for heads in (4, 2, 2))
+    return [nt.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)]
+
+
 FIRST_PROBE: Final = "one kernel"
 
 _PROBES: Final = {
@@ -172,7 +177,13 @@ _PROGRAMS: Final = {
         runs=4,
         apart=False,
         exact=False,
-    )
+    ),
+    "fused attention": _Program(
+        _fused_attention,
+        "causal attention as one kernel",
+        "the kernel computes wrong; please report it with the output of npu-tensor doctor",
+        exact=False,
+    ),
 }
 
 

@@ -191,9 +191,7 @@ WINOGRAD_SHARE: Final = 0.6
 """Cost of a Winograd convolution by that of direct sums, on a Zen 3: its multiplications alone are 16/36."""
 
 
-def convolution_cost(
-    task: Task, rates: ProcessorRates, threads: int, depthwise: bool = False, winograd: bool = False
-) -> Cost:
+def convolution_cost(task: Task, rates: ProcessorRates, threads: int, depthwise: bool, winograd: bool) -> Cost:
     """Return the cost of a convolution, at the rate of matrix products, or of element-wise work if depthwise."""
     assert task.program is not None
     elements, nbytes = math.prod(task.shape), _tensor_bytes(task)

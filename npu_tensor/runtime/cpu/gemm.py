@@ -493,7 +493,7 @@ class Gemm:
         if isinstance(problem.a, Windows):
             tile, sizes, offsets = self._windows(problem, problem.a, blocking)
         elif direct is None:
-            tile, sizes, offsets = self._packed(problem, blocking, threads)
+            tile, sizes, offsets = self._packed(problem, blocking)
         else:
             tile, sizes = direct
             offsets = [
@@ -542,7 +542,7 @@ class Gemm:
         )
 
     def _packed(
-        self, problem: _Problem, blocking: Blocking, threads: int
+        self, problem: _Problem, blocking: Blocking
     ) -> tuple[TileSpec, dict[str, int], list[NDArray[np.int64]]]:
         """Return the tile, the sizes and the offsets of A and B of a product that packs them."""
         m, n, k = problem.shape

@@ -398,9 +398,7 @@ class Emitter:
         raw = self.extract(self.to_memory(memory_dtype, value))
         self.statement(f"store {raw.type} {raw.name}, ptr {address.name}, align {ELEMENT_SIZE[memory_dtype]}")
 
-    def scatter_raw(
-        self, memory_dtype: str, raw: Value, pointer: Value, offsets: Value, mask: Value | None = None
-    ) -> None:
+    def scatter_raw(self, memory_dtype: str, raw: Value, pointer: Value, offsets: Value, mask: Value | None) -> None:
         """Store a result of `to_memory` at the offsets (i64 lanes, in elements)."""
         addresses = self.address(pointer, offsets, memory_dtype)
         align = Value(str(ELEMENT_SIZE[memory_dtype]), "i32")

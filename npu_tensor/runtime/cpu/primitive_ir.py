@@ -179,7 +179,7 @@ def emit_program(
     emitter: Emitter,
     program: Program,
     load: Callable[[int], Value],
-    scalar: Callable[[int, str], Value] | None = None,
+    scalar: Callable[[int, str], Value],
     index: Callable[[], Value] | None = None,
     known: dict[int, Value] | None = None,
     roots: Iterable[int] | None = None,
@@ -204,7 +204,7 @@ def _evaluate(
     number: int,
     values: dict[int, Value],
     load: Callable[[int], Value],
-    scalar: Callable[[int, str], Value] | None,
+    scalar: Callable[[int, str], Value],
     index: Callable[[], Value] | None,
 ) -> Value:
     instruction = program.instructions[number]
@@ -212,7 +212,7 @@ def _evaluate(
         return emitter.constant(instruction.value, emitter.vector(REGISTER_ELEMENT[instruction.dtype]))
     if instruction.primitive == "load":
         return load(instruction.value)
-    if instruction.primitive == "scalar" and scalar is not None:
+    if instruction.primitive == "scalar":
         return scalar(instruction.value, instruction.dtype)
     if instruction.primitive == "index" and index is not None:
         return index()

@@ -36,10 +36,6 @@ MOST_FAULTS: Final = 3
 MOST_QUEUED: Final = 25
 """Upper bound on runs that wait to be submitted."""
 
-MOST_MEMORY: Final = 20_000_000_000
-"""Upper bound on the bytes of all buffers unless `pool_bytes` is higher. Above 26 GB contents came back damaged without
-an error, and ggml-xdna stops here (Cyronius/ggml-xdna, Nulifyer/llama-xdna-hybrid)."""
-
 SPIN_SECONDS: Final = 300e-6
 PAUSE_SECONDS: Final = 100e-6
 """Most launches end within some hundred microseconds. Waiting for longer ones should cost little."""
@@ -140,11 +136,10 @@ class NpuEngine:
     def _allocate(self, nbytes: int) -> Memory:
         if not self.ready:
             raise DriverError(self.health.cause, blameless=True)  # It was lost while a launch was put together.
-        most = max(MOST_MEMORY, config.pool_bytes)
-        if self.pool.nbytes + nbytes > most:
+        if self.pool.nbytes + nbytes > config.npu_memory_bytes:
             raise DriverError(
-                f"buffers above {most / 1e9:.0f} GB would come back damaged from some NPUs; to risk it, set pool_bytes "
-                "higher",
+                f"all buffers together would exceed npu_memory_bytes={config.npu_memory_bytes}; some NPUs damage "
+                "contents above 26 GB; to risk it, set npu_memory_bytes higher",
                 blameless=True,
             )
         return self.driver.allocate(nbytes)

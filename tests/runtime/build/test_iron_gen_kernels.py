@@ -56,7 +56,13 @@ print(*sorted(path.name for kernel in made.kernels for path in kernel.files.valu
 """
 
 
-@pytest.mark.parametrize(("format", "made"), [("xclbin", {".xclbin", ".pdi"}), ("elf", {".elf", ".xclbin", ".pdi"})])
+@pytest.mark.parametrize(
+    ("format", "made"),
+    [
+        pytest.param("xclbin", {".xclbin", ".pdi"}, marks=pytest.mark.slow),
+        ("elf", {".elf", ".xclbin", ".pdi"}),
+    ],
+)
 def test_the_kernels_of_a_function(
     format: str, made: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,9 +4,6 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.runtime.cpu.concat import _ConcatSpec, _module
-from npu_tensor.runtime.cpu.engine import Engine
-from tests.runtime.cpu.kernel_harness import LEVELS, target
 
 
 def _joined(arrays: list[np.ndarray], dim: int, dtype: nt.DType) -> None:
@@ -39,19 +36,3 @@ def test_views() -> None:
     result = nt.cat([tensor[::2], tensor[:3, ::-1], tensor[:1].expand(2, 12), tensor[:, :5].T[:, :1].expand(5, 12)])
     expected = [x[::2], x[:3, ::-1], x[[0, 0]], np.repeat(x[:1, :5].T, 12, 1)]
     np.testing.assert_array_equal(result.numpy(), np.concatenate(expected))
-
-
-@pytest.mark.parametrize("dim", range(-3, 3))
-def test_stacks(dim: int) -> None:
-    arrays = [np.random.default_rng(seed).standard_normal((4, 3), np.float32) for seed in range(3)]
-    result = nt.stack([nt.from_numpy(array) for array in arrays], dim)
-    np.testing.assert_array_equal(result.numpy(), np.stack(arrays, dim))
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_all_instruction_sets(level: str) -> None:
-    """Code for older processors refers to no function of a library."""
-    engine = Engine(target(level).create_target_machine(), level, None)
-    for itemsize in (1, 2, 4, 8):
-        for single in (False, True):
-            assert engine.compile(_module(_ConcatSpec(itemsize, single, True), target(level)), "kernel")["kernel"]

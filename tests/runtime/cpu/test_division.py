@@ -80,7 +80,7 @@ UNEQUAL = {
 """Reasons for larger shares, by expression and threads."""
 
 
-@pytest.fixture(params=THREADS)
+@pytest.fixture
 def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     """Number of threads of the CPU device, whose tiles are those of AVX2."""
     with nt.config.scope(threads=request.param, cpu_features="avx2"):
@@ -89,9 +89,20 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     selection.reset()
 
 
-@pytest.mark.parametrize("name", EXPRESSIONS)
+@pytest.mark.parametrize(
+    ("name", "threads"),
+    [
+        pytest.param(name, threads, marks=[] if (name, threads) in UNEQUAL or number % 4 == 0 else [pytest.mark.slow])
+        for turn, name in enumerate(EXPRESSIONS)
+        for number, threads in enumerate(THREADS, turn)
+    ],
+    indirect=["threads"],
+)
 def test_shares_are_equal(name: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The main loop is checked; of long products also the packings, which are short otherwise."""
+    """The main loop is checked; of long products also the packings, which are short otherwise.
+
+    Without the slow tests, the numbers of threads take turns.
+    """
     result, kernels, bind = EXPRESSIONS[name](), list[Any](), CpuKernel.bind
 
     def noted(kernel: CpuKernel) -> Any:

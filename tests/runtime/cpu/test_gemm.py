@@ -106,16 +106,19 @@ def dtype_name(array: np.ndarray) -> str:
     return array.dtype.name
 
 
-@pytest.fixture(params=["direct", "streamed", "packed"], autouse=True)
+@pytest.fixture(autouse=True)
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products that may read their operands where they are do so, or none does."""
-    if request.param == "streamed":
+    chosen = getattr(request, "param", "direct")
+    if chosen == "streamed":
         monkeypatch.setattr(gemm, "_STREAMED_BYTES", 0)
-    if request.param == "packed":
+    if chosen == "packed":
         monkeypatch.setattr(gemm, "_THIN_ROWS", 0)
         monkeypatch.setattr(gemm, "_THIN_COLUMNS", 0)
         monkeypatch.setattr(gemm, "_SMALL_PRODUCT", 0)
 
+
+in_every_form = pytest.mark.parametrize("form", ["direct", "streamed", "packed"], indirect=True)
 
 Sources = Sequence[int | float]
 
@@ -203,6 +206,7 @@ def check_integers(result: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
     np.testing.assert_array_equal(result, expected.astype(result.dtype))
 
 
+@in_every_form
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype_b", FLOAT_DTYPES)
 @pytest.mark.parametrize("dtype_a", FLOAT_DTYPES)
@@ -244,6 +248,7 @@ def test_extreme_int8(level: str) -> None:
         assert (result == x * y * 1000).all()
 
 
+@in_every_form
 @settings(max_examples=100, deadline=None)
 @given(
     level=st.sampled_from(LEVELS),
@@ -277,6 +282,7 @@ def test_sizes_and_layouts(
     (check_integers if integral else check_floats)(result, a, b)
 
 
+@in_every_form
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
 @pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False), (True, True)])
 def test_large_enough_for_several_blocks_and_threads(dtype: str, transposed: tuple[bool, bool]) -> None:
@@ -292,6 +298,7 @@ def test_large_enough_for_several_blocks_and_threads(dtype: str, transposed: tup
         check_floats(result, a, b)
 
 
+@in_every_form
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
     ("shape_a", "shape_b"),
@@ -327,6 +334,7 @@ def test_few_rows_over_a_cache(level: str, dtype: str) -> None:
                 check_floats(result, a, b)
 
 
+@in_every_form
 def test_shared_weights_and_rows_that_do_not_go_on() -> None:
     """Such a batch must not be taken for one taller matrix."""
     rng = np.random.default_rng(10)
@@ -336,6 +344,7 @@ def test_shared_weights_and_rows_that_do_not_go_on() -> None:
     check_floats(result, a, b)
 
 
+@in_every_form
 @pytest.mark.skipif(sys.platform != "linux", reason="uses mprotect")
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
@@ -385,6 +394,7 @@ def reciprocal_program() -> Program:
     return builder.program([scale / x * y])
 
 
+@in_every_form
 @settings(max_examples=60, deadline=None)
 @given(
     level=st.sampled_from(LEVELS),
@@ -417,6 +427,7 @@ def test_computed_operands(
     check_floats(result, *stored)
 
 
+@in_every_form
 @pytest.mark.skipif(sys.platform != "linux", reason="uses mprotect")
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -436,6 +447,7 @@ def test_nothing_outside_the_inputs_of_a_computed_operand_is_accessed(level: str
         check_floats(multiply_computed(level, dtype, reciprocal_program(), inputs, n), *stored)
 
 
+@in_every_form
 @pytest.mark.parametrize("rows", [1, 7])
 def test_batch_of_computed_operands(rows: int) -> None:
     """Some inputs are shared by the batch, some repeat rows; a batch of rows must not become one matrix blindly."""
@@ -462,6 +474,7 @@ def gelu_program() -> Program:
     return builder.program([activated * scale + residual, total])
 
 
+@in_every_form
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("bias_per", ["column", "row"])
 def test_epilogue(level: str, bias_per: str) -> None:
@@ -504,6 +517,7 @@ def test_quantised_epilogue(level: str) -> None:
     np.testing.assert_array_equal(result, np.clip(np.rint(sums * scale), -128, 127).astype(np.int8))
 
 
+@in_every_form
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", FLOAT_DTYPES)
 @pytest.mark.parametrize("transposed", [False, True])
@@ -590,6 +604,7 @@ def test_windows_are_read_where_they_are(
     assert (result[:, n:] == 77).all()
 
 
+@in_every_form
 def test_output_may_be_the_memory_of_an_operand_of_the_epilogue() -> None:
     target, engine, pool = machine("")
     rng = np.random.default_rng(12)

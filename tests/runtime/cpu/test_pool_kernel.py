@@ -166,8 +166,14 @@ def numbers(shape: tuple[int, ...], dtype: nt.DType) -> np.ndarray:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("windows", WINDOWS)
+@pytest.mark.parametrize(
+    ("dtype", "windows"),
+    [
+        pytest.param(dtype, windows, marks=[pytest.mark.slow] if turn % len(WINDOWS) and number else [])
+        for number, dtype in enumerate(DTYPES)
+        for turn, windows in enumerate(WINDOWS, number)
+    ],
+)
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_levels(
     level: str, dtype: nt.DType, windows: str, channels_last: bool, monkeypatch: pytest.MonkeyPatch

@@ -1,12 +1,9 @@
-"""Rows that are written to a table, or read from it."""
+"""Rows and elements that are written to a table, or read from it."""
 
 import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.row_copies import _check_module, _module, _RowSpec
-from tests.runtime.cpu.kernel_harness import LEVELS, target
 
 
 @pytest.mark.parametrize("dtype", [nt.float32, nt.float16, nt.bfloat16, nt.int32])
@@ -154,12 +151,30 @@ def test_nothing_is_added_beside_a_wrong_index() -> None:
     assert not table.any().item()
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_all_instruction_sets(level: str) -> None:
-    """Code for older processors refers to no function of a library."""
-    engine = Engine(target(level).create_target_machine(), level, None)
-    assert engine.compile(_check_module(None, target(level)), "kernel")
-    for dtype, primitive in (("float32", "add"), ("float64", "maximum"), ("uint8", "minimum"), ("bool", "mul")):
-        for divided in ("outer", "columns"):
-            spec = _RowSpec(dtype, primitive, True, "contiguous", divided)
-            assert engine.compile(_module(spec, target(level)), "kernel")
+@pytest.mark.parametrize("dtype", [nt.float32, nt.bfloat16, nt.int8, nt.bool])
+@pytest.mark.parametrize(
+    ("shape", "dim", "count"), [((7,), 0, 4), ((4, 9), 1, 1), ((3, 5, 6), 1, 8), ((1000, 50), 1, 60)]
+)
+def test_elements_along_a_dimension(shape: tuple[int, ...], dim: int, count: int, dtype: nt.DType) -> None:
+    random = np.random.default_rng(0)
+    x = random.integers(0, 100 if dtype is not nt.bool else 2, shape)
+    places = random.integers(0, shape[dim], (*shape[:dim], count, *shape[dim + 1 :])).astype(("i4", "i8")[dim])
+    result = nt.from_numpy(x).to(dtype).realize().gather(dim, nt.from_numpy(places))
+    assert [row.kernel for row in nt.explain(result)] == ["rows"]
+    np.testing.assert_array_equal(result.to(nt.int64).numpy(), np.take_along_axis(x, places, dim))
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_elements_of_views(dim: int) -> None:
+    x = np.arange(60.0).reshape(3, 4, 5)
+    view, own = nt.from_numpy(x)[:, 1:, ::2].permute(2, 1, 0), x[:, 1:, ::2].transpose(2, 1, 0)
+    places = np.random.default_rng(0).integers(0, own.shape[dim], own.shape)
+    result = view.gather(dim, nt.from_numpy(places))
+    np.testing.assert_array_equal(result.numpy(), np.take_along_axis(own, places, dim))
+
+
+@pytest.mark.parametrize("wrong", [-1, 5, 1 << 40])
+def test_elements_that_are_not_there(wrong: int) -> None:
+    result = nt.arange(10).reshape(2, 5).gather(1, nt.tensor([[0, 4], [1, wrong]]).double().long())
+    with pytest.raises(IndexError, match=f"{wrong} is out of range for extent 5"):
+        result.numpy()

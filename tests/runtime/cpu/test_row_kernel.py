@@ -104,8 +104,14 @@ def test_any_part_of_a_map_can_be_computed_by_itself(level: str) -> None:
         np.testing.assert_array_equal(result.ravel(), expected)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("level", "dtype"),
+    [
+        pytest.param(level, dtype, marks=[pytest.mark.slow] if level == "avx2" and dtype in INTEGERS else [])
+        for level in LEVELS
+        for dtype in DTYPES
+    ],
+)
 def test_maps_read_and_write_every_layout(level: str, dtype: str) -> None:
     """Every layout of an operand in every dtype; those of another operand and of the result take turns."""
     formula = program(lambda a, b, c: a + b - c, dtype, dtype, dtype)

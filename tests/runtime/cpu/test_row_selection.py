@@ -4,9 +4,6 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.row_selection import _module, _SelectionSpec
-from tests.runtime.cpu.kernel_harness import LEVELS, target
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "uint8", "int64", "bool"])
@@ -35,12 +32,3 @@ def test_views_and_threads() -> None:
     expected = np.argsort(-x[:, ::-2, ::2].transpose(2, 0, 1), 1, kind="stable")[:, :4]
     result = nt.from_numpy(x).flip(1)[:, ::2, ::2].permute(2, 0, 1).topk(4, 1)
     np.testing.assert_array_equal(result.indices.numpy(), expected)
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_all_instruction_sets(level: str) -> None:
-    """Code for older processors refers to no function of a library."""
-    engine = Engine(target(level).create_target_machine(), level, None)
-    for dtype in ("float32", "float64", "bfloat16", "float16", "uint8", "bool"):
-        for largest in (False, True):
-            assert engine.compile(_module(_SelectionSpec(dtype, largest, True), target(level)), "kernel")

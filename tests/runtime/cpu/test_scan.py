@@ -4,9 +4,6 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
-from npu_tensor.runtime.cpu.engine import Engine
-from npu_tensor.runtime.cpu.scan import _module, _ScanSpec
-from tests.runtime.cpu.kernel_harness import LEVELS, target
 
 SHAPES = [((7,), 0), ((5, 9), 1), ((9, 5), 0), ((3, 4, 71), 1), ((2, 6, 3), 1), ((1, 1), 0), ((6, 33), -1)]
 
@@ -68,16 +65,3 @@ def test_extremes(shape: tuple[int, ...], dim: int, dtype: str) -> None:
         assert _kernels(result) == ["scan"]
         expected = np.apply_along_axis(_indices, dim, values, name == "cummax")
         np.testing.assert_array_equal(result.numpy(), expected)
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_all_instruction_sets(level: str) -> None:
-    """Code for older processors refers to no function of a library."""
-    engine = Engine(target(level).create_target_machine(), level, None)
-    for function, source, result in (
-        ("sum", "float32", "float32"), ("sum", "bfloat16", "bfloat16"), ("product", "float16", "float16"),
-        ("sum", "bool", "int64"), ("product", "int8", "int64"), ("largest", "float16", "int64"),
-        ("smallest", "uint8", "int64"), ("sum", "int64", "float32"),
-    ):  # fmt: skip
-        for across in (False, True):
-            assert engine.compile(_module(_ScanSpec(function, source, result, across), target(level)), "kernel")

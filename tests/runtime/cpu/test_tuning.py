@@ -21,7 +21,7 @@ from npu_tensor.runtime.rates import TileShape, processor_identity, processor_ra
 DTYPES = ("float32", "bfloat16", "int8", "int16", "int32", "float64")
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", ["", *(pytest.param(level, marks=pytest.mark.slow) for level in LEVELS[1:])])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_blocking_multiplies(level: str, dtype: str) -> None:
     rng = np.random.default_rng(1)

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npu_tensor.config import config
-from npu_tensor.runtime.npu import npu_engine
 from npu_tensor.runtime.npu.buffers import PAGE, BlockPool, OutOfMemory
 from npu_tensor.runtime.npu.driver import DriverError
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
@@ -59,14 +58,13 @@ def test_sizes_of_blocks(nbytes: int) -> None:
     assert size - nbytes <= max(PAGE, nbytes / 8 + PAGE if nbytes > 8 * PAGE else PAGE)
 
 
-def test_all_buffers_have_a_limit_that_a_large_pool_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(npu_engine, "MOST_MEMORY", 1 << 20)
+def test_all_buffers_have_a_limit_that_only_its_own_setting_raises() -> None:
     device = opened("sim:npu2")
-    with config.scope(pool_bytes=0):
+    with config.scope(npu_memory_bytes=1 << 20, pool_bytes=1 << 22):
         one = device.engine.pool.take(1 << 19)
-        with pytest.raises(OutOfMemory, match="come back damaged"):
+        with pytest.raises(OutOfMemory, match="npu_memory_bytes=1048576"):
             device.engine.pool.take(1 << 20)
-    with config.scope(pool_bytes=1 << 22):
+    with config.scope(npu_memory_bytes=1 << 22):
         other = device.engine.pool.take(1 << 20)
     assert one.block is not other.block
 

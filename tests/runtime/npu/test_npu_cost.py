@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 from cost_tasks import cost, kernels, opened, tensor
@@ -11,23 +10,10 @@ from cost_tasks import cost, kernels, opened, tensor
 from npu_tensor.errors import BuildError
 from npu_tensor.ggml_hsa import representative
 from npu_tensor.runtime import rates
-from npu_tensor.runtime.npu.npu_cost import NpuCosts
-from npu_tensor.runtime.rates import MAX_LAUNCH_SECONDS, npu_rates, processor_rates, too_long
+from npu_tensor.runtime.rates import MAX_LAUNCH_SECONDS, too_long
 from npu_tensor.task import Cost, Expense, Refusal
 
 pytestmark = pytest.mark.usefixtures("own_rates")
-
-MICRO = 1e-6
-
-
-def test_a_launch_takes_what_python_and_the_driver_take() -> None:
-    device = opened("sim:npu1")
-    assert device.launch_cost.seconds == pytest.approx(500 * MICRO)  # 238 and 262
-    assert device.launch_cost.processor_seconds == pytest.approx(238 * MICRO)  # then the processor sleeps
-    assert device.launch_cost.joules == pytest.approx(238 * MICRO * 0.8 + 262 * MICRO * 1.64)
-    assert device.switch_cost.seconds == pytest.approx(123 * MICRO)  # In the context of the plan.
-    assert device.fetch_cost(2_000_000).seconds == pytest.approx(27 * MICRO)
-    assert device.members == (device,)
 
 
 def test_what_memory_limits_takes_its_bytes() -> None:
@@ -35,21 +21,6 @@ def test_what_memory_limits_takes_its_bytes() -> None:
     result = cost(opened("sim:npu2"), tensor("bfloat16", n) + tensor("bfloat16", n))
     assert result.nbytes == pytest.approx(3 * 2 * n, rel=1e-3)  # and the padding of the last object
     assert result.expense.seconds == pytest.approx(3 * 2 * n / 55e9, rel=1e-2)  # 14 us for parameters and waits
-
-
-def test_a_product_takes_its_padded_multiplications() -> None:
-    """The rate is 24 per cycle in each of 32 cores, reduced by `core_rate`, plus some cycles of overhead."""
-    device = opened("sim:npu2")
-    (ragged,) = kernels(device, tensor("bfloat16", 1000, 1000) @ tensor("bfloat16", 1000, 1000))
-    left, right, result = (operand.padded for operand in ragged.offer.operands)
-    macs = round((math.prod(left) * math.prod(right) * math.prod(result)) ** 0.5)  # mk * kn * mn is their square
-    assert macs > 1000**3
-    seconds = macs / (24 * 32 * 1.8e9)
-    assert seconds < ragged.cost.expense.seconds < 1.2 * seconds
-    costs, (counters, prediction) = NpuCosts(npu_rates("npu2"), processor_rates(), device.target), ragged.prediction
-    slow = NpuCosts(replace(npu_rates("npu2"), core_rate=0.5), processor_rates(), device.target)
-    fast, slower = (each.kernel(ragged.task, ragged.offer, counters, prediction, 0).expense for each in (costs, slow))
-    assert slower.seconds - fast.seconds == pytest.approx(prediction.compute)
 
 
 def test_the_tensors_own_bytes_have_no_form() -> None:
@@ -88,15 +59,6 @@ def test_a_launch_near_the_watchdog_is_refused_by_name(monkeypatch: pytest.Monke
         kernel.bind()
     kernel.owner.prepare([kernel])  # Nothing is built that must not be launched.
     assert kernel.origin == "none"
-
-
-def test_another_configuration_within_a_launch_takes_less_than_another_context() -> None:
-    one, two = opened("sim:npu1"), opened("sim:npu2")
-    assert one.reconfiguration_cost.seconds == pytest.approx(123 * MICRO)
-    assert two.reconfiguration_cost.seconds == pytest.approx(43 * MICRO)
-    assert one.switch_cost.seconds == pytest.approx(123 * MICRO)  # All launches of a plan share a context.
-    assert two.switch_cost.seconds == pytest.approx((55 + 8 * 254) * MICRO)
-    assert opened("sim:npu2?cols=2").switch_cost.seconds == pytest.approx(563 * MICRO)
 
 
 @pytest.mark.parametrize("uri", ["sim:npu1?float32=bfloat16", "sim:npu2?cols=2", "cpu"])

@@ -208,12 +208,3 @@ def test_other_errors_are_raised_at_once(opener: Opener, said: str, code: str) -
     assert str(caught.value) == f"XRT cannot open NPU 3: {said.strip()}"
     assert caught.value.code == code
     assert opener.opened == [3]
-
-
-def opened() -> tuple[str, str]:
-    """The error's code and text when a device is opened; "opened" if there is none."""
-    try:
-        open_device(0)
-        return "opened", ""
-    except DeviceError as error:
-        return str(error.code), str(error)

@@ -1,0 +1,217 @@
+"""Patterns of dataflow for core functions that users write: how tensors become objects of a core, and results leave it.
+
+A pattern makes an `Offer` for any `CoreFunction`. All columns of the array work on consecutive parts of the tensors; a
+column's memtile gives every core its own objects.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from npu_tensor.dataflow.array import Arch, Array
+from npu_tensor.dataflow.columns import Step, core_tiles, cores_per_column, gather, pipeline, scatter
+from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
+from npu_tensor.dtypes import as_dtype
+from npu_tensor.errors import ShapeError
+from npu_tensor.kernels.offer import HostOperand, Offer, Target
+from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.layouts import joined
+from npu_tensor.task import Refusal, Task
+
+Shape = tuple[int, ...]
+ALIGNMENT: Final = 64
+"""Multiple of the bytes of an object, so that vectors of any width are aligned."""
+MOST_ELEMENTS: Final = 1 << 20
+"""Most elements of one transfer: a shim DMA repeats runs of at most 1,024 elements 1,023 times, or nearly so."""
+
+
+class ObjectSizes(NamedTuple):
+    """Elements of an operand's and of the result's object in memory, and of those that are data, not padding."""
+
+    operand: int
+    result: int
+    data: int
+
+
+class CoreFunction(NamedTuple):
+    """C++ of a core, and the way it is used.
+
+    Attributes:
+        name: Name of the function.
+        source: Its C++.
+        operands: Names and dtypes of the operands.
+        result: Dtype of the result.
+        numbers: Number of int32 parameters at the end, each of which gets the elements of an object.
+        tile: Elements of an object for `map`.
+        depth: Buffers of a stream; 1 makes a core wait for its transfers, 2 lets both overlap.
+        columns: Most columns of the array that are used.
+        cores: Most cores of a column that are used.
+        cycles: Function that predicts the cycles of a call, or returns why there can be none.
+    """
+
+    name: str
+    source: Source
+    operands: tuple[tuple[str, str], ...]
+    result: str
+    numbers: int
+    tile: int
+    depth: int
+    columns: int
+    cores: int
+    cycles: Callable[[CoreFunction, Arch, ObjectSizes], int | str]
+
+
+class Pattern(NamedTuple):
+    """A way to divide tensors among cores.
+
+    Attributes:
+        result_shape: Function from the operands' shapes to the result's. Raises ShapeError.
+        claim: Function from the core function, a task and a target to an offer.
+    """
+
+    result_shape: Callable[[list[Shape]], Shape]
+    claim: Callable[[CoreFunction, Task, Target], Offer | Refusal]
+
+
+class CorePlan(NamedTuple):
+    """Objects of a run.
+
+    Attributes:
+        sizes: Elements of the objects.
+        columns: Columns.
+        cores: Cores of a column.
+        rounds: Objects of each core.
+    """
+
+    sizes: ObjectSizes
+    columns: int
+    cores: int
+    rounds: int
+
+    @property
+    def padded(self) -> int:
+        """Objects of a host buffer."""
+        return self.columns * self.cores * self.rounds
+
+
+def _equal(shapes: list[Shape]) -> Shape:
+    if not all(shape == shapes[0] for shape in shapes):
+        raise ShapeError(f"operands must have equal shapes, not {', '.join(str(list(shape)) for shape in shapes)}")
+    return shapes[0]
+
+
+def _rows(shapes: list[Shape]) -> Shape:
+    shape = _equal(shapes)
+    if not shape:
+        raise ShapeError("operands need a dimension for the elements of a row")
+    return shape
+
+
+def _without_last(shapes: list[Shape]) -> Shape:
+    return _rows(shapes)[:-1]
+
+
+def _claim_map(function: CoreFunction, task: Task, target: Target) -> Offer | Refusal:
+    sizes = ObjectSizes(function.tile, function.tile, function.tile)
+    return _offer(function, task, target, -(-math.prod(task.shape) // function.tile), sizes)
+
+
+def _claim_rows(function: CoreFunction, task: Task, target: Target, reduces: bool = False) -> Offer | Refusal:
+    layout = task.inputs[0].layout
+    assert layout is not None
+    width, rows = layout.shape[-1], math.prod(layout.shape[:-1])
+    itemsizes = [as_dtype(dtype).itemsize for _, dtype in function.operands]
+    unit = ALIGNMENT // min(itemsizes if reduces else [*itemsizes, as_dtype(function.result).itemsize])
+    padded = -(-width // unit) * unit
+    return _offer(function, task, target, rows, ObjectSizes(padded, 1 if reduces else padded, width))
+
+
+def _offer(function: CoreFunction, task: Task, target: Target, objects: int, sizes: ObjectSizes) -> Offer | Refusal:
+    cores = min(cores_per_column(target.array, len(function.operands), 1), function.cores)
+    columns = min(target.columns, function.columns, -(-objects // cores))
+    cores = min(cores, -(-objects // columns))
+    plan = CorePlan(sizes, columns, cores, -(-objects // (columns * cores)))
+    output = task.outputs[0].layout
+    if sizes.result == 1:  # One element per row is a row of one element.
+        output = Layout((*output.shape, 1), (*output.strides, 1), output.offset)
+    layouts = [source.layout for source in task.inputs]
+    dtypes = [*(dtype for _, dtype in function.operands), function.result]
+    operands = []
+    for number, (layout, dtype) in enumerate(zip([*layouts, output], dtypes, strict=True)):
+        assert layout is not None
+        is_result = number == len(layouts)
+        size = sizes.result if is_result else sizes.operand
+        operand = _operand(0 if is_result else number, is_result, layout, dtype, plan, size)
+        if operand is None:
+            return Refusal(f"{function.name}: the rows are not evenly spaced in memory")
+        operands.append(operand)
+    cycles = function.cycles(function, target.array.arch, sizes)
+    if isinstance(cycles, str):
+        return Refusal(cycles)
+    reason = f"{cores * columns} cores, {plan.rounds} objects of {sizes.data} elements each"
+    return Offer("custom", reason, partial(design, function, target.array, plan, cycles), tuple(operands))
+
+
+def _operand(number: int, is_result: bool, layout: Layout, dtype: str, plan: CorePlan, size: int) -> HostOperand | None:
+    """Return the host buffer of a tensor: rows if its objects are padded ones, else all elements in a line."""
+    if size == plan.sizes.data:
+        flat = joined(layout)
+        inner = math.prod(flat.shape[1:])
+        return HostOperand(number, is_result, flat, (-(-plan.padded * size // inner), *flat.shape[1:]), dtype)
+    outer = joined(Layout(layout.shape[:-1], layout.strides[:-1], layout.offset))
+    if len(outer.shape) > 1:
+        return None
+    rows = Layout((outer.shape[0], layout.shape[-1]), (outer.strides[0], layout.strides[-1]), layout.offset)
+    return HostOperand(number, is_result, rows, (plan.padded, size), dtype)
+
+
+def design(function: CoreFunction, array: Array, plan: CorePlan, cycles: int) -> Design:
+    """Build the design of a plan. Its host buffers are the operands and the result."""
+    sizes = plan.sizes
+    builder = Builder(function.name, array.arch, plan.columns)
+    types = [ObjectType(dtype, (sizes.operand,)) for _, dtype in function.operands]
+    types.append(ObjectType(function.result, (sizes.result,)))
+    names = [*(f"in{place}_{name}" for place, (name, _) in enumerate(function.operands)), "result"]
+    buffers = [
+        builder.host_buffer(name, type_.dtype, plan.padded * type_.elements)
+        for name, type_ in zip(names, types, strict=True)
+    ]
+    call = builder.function(function.name, [*types, *["int32"] * function.numbers], function.source, cycles)
+
+    def body(*ends: Any) -> None:
+        call(*[end.acquire(1) for end in ends], *[sizes.data] * function.numbers)
+        for end in ends:
+            end.release(1)
+
+    streams = []
+    for column in range(plan.columns):
+        tiles = core_tiles(column, plan.cores)
+        of_column = [
+            (scatter if name != names[-1] else gather)(builder, name, type_, tiles, function.depth)
+            for name, type_ in zip(names, types, strict=True)
+        ]
+        for number, tile in enumerate(tiles):
+            builder.worker(tile, body, [stream.cores[number] for stream in of_column])
+        streams.append(of_column)
+    most = max(MOST_ELEMENTS // (plan.cores * sizes.operand), 1)
+
+    def part(start: int) -> Iterator[Step]:
+        rounds = min(most, plan.rounds - start)
+        for column, of_column in enumerate(streams):
+            first = (column * plan.rounds + start) * plan.cores
+            for stream, buffer, type_ in zip(of_column, buffers, types, strict=True):
+                run = AccessPattern.linear(rounds * plan.cores * type_.elements, first * type_.elements)
+                yield Step(stream.host, buffer, run)
+
+    pipeline(builder, map(part, range(0, plan.rounds, most)), 2)
+    return builder.build()
+
+
+PATTERNS: Final[Mapping[str, Pattern]] = {
+    "map": Pattern(_equal, _claim_map),
+    "rows": Pattern(_rows, _claim_rows),
+    "reduce": Pattern(_without_last, partial(_claim_rows, reduces=True)),
+}

@@ -1,0 +1,476 @@
+"""`nt.npu_kernel`: an op whose NPU kernel is C++ in a string.
+
+    @nt.npu_kernel('''
+    void scaled_sum(const bfloat16 *__restrict a, const bfloat16 *__restrict b, bfloat16 *__restrict out, int32 n) {
+        for (int i = 0; i < n; i += 32)
+            aie::store_v(out + i, aie::add(aie::add(aie::load_v<32>(a + i), aie::load_v<32>(a + i)),
+                                           aie::load_v<32>(b + i)));
+    }
+    ''')
+    def scaled_sum(a, b):
+        return 2 * a + b
+
+The decorated function is the contract: it computes on NumPy arrays what the C++ computes on a core.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from npu_tensor.authoring.apart import Failure, run_apart
+from npu_tensor.authoring.counting import Counted, counted, cycles
+from npu_tensor.dataflow.array import STREAM_BYTES_PER_CYCLE
+from npu_tensor.dataflow.check import check
+from npu_tensor.dataflow.cost import count, predict
+from npu_tensor.dataflow.design import Design, Source
+from npu_tensor.dtypes import as_dtype
+from npu_tensor.errors import ArgumentError, BuildError, DTypeError
+from npu_tensor.functions.creation import zeros
+from npu_tensor.ggml_hsa.ahead_of_time import Compilation, compile
+from npu_tensor.ggml_hsa.single_task import capture_task
+from npu_tensor.kernels.dataflow_patterns import PATTERNS, CoreFunction, Pattern, Shape
+from npu_tensor.kernels.offer import HostOperand, Offer, Target
+from npu_tensor.ops.declare import Op, Operand, Resolution
+from npu_tensor.ops.rules import require_tensor
+from npu_tensor.runtime.build.iron_program import program
+from npu_tensor.runtime.devices.device_uri import parse_uri
+from npu_tensor.runtime.npu.tensor_desc import TensorDesc
+from npu_tensor.runtime.sim import timeline
+from npu_tensor.runtime.sim.host_compiler import compile_source, functions_by_source
+from npu_tensor.runtime.sim.kind import simulated_target
+from npu_tensor.runtime.sim.simulated_array import SimulatedArray
+from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
+from npu_tensor.spec import Spec
+from npu_tensor.task import Refusal, Task
+from npu_tensor.tensor import Tensor, record
+
+Array = np.ndarray[Any, Any]
+
+TARGETS: Final = ("npu1", "npu2")
+_MOST_PROBLEMS: Final = 2
+"""Problems of a design that are shown; most repeat for every core."""
+_CXX_DTYPES: Final[Mapping[str, str]] = {
+    "bfloat16": "bfloat16",
+    "float": "float32",
+    **{f"{sign}int{bits}{end}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32) for end in ("", "_t")},
+}
+_POINTER: Final = re.compile(r"(const\s+)?(\w+)\s*\*\s*(?:__restrict\s+|__restrict__\s+)?(\w+)")
+_NUMBER: Final = re.compile(r"(?:int32|int32_t|int)\s+\w+")
+_HEADERS: Final = "#include <aie_api/aie.hpp>\n"
+_MATH: Final = "#include <nt/vector_math.hpp>\n"
+
+
+class Prototype(NamedTuple):
+    """Parameters of a C++ function: operands by name and dtype, dtype of the result, and number of integers."""
+
+    text: str
+    operands: tuple[tuple[str, str], ...]
+    result: str
+    numbers: int
+
+
+def prototype_of(name: str, source: str) -> Prototype:
+    """Read the parameters of a function. Raises ArgumentError with what is wrong about them."""
+    match = re.search(rf"\bvoid\s+{re.escape(name)}\s*\(([^)]*)\)", source)
+    if match is None:
+        raise ArgumentError(f"npu_kernel: the C++ has no function `void {name}(...)`; it must have the contract's name")
+    operands: list[tuple[str, str]] = []
+    results: list[tuple[str, str]] = []
+    numbers = 0
+    for text in match[1].split(","):
+        parameter = " ".join(text.split())
+        pointer = _POINTER.fullmatch(parameter)
+        if pointer and pointer[2] in _CXX_DTYPES and not numbers and not (pointer[1] and results):
+            (operands if pointer[1] else results).append((pointer[3], _CXX_DTYPES[pointer[2]]))
+        elif _NUMBER.fullmatch(parameter):
+            numbers += 1
+        else:
+            raise ArgumentError(
+                f"npu_kernel: {name} takes `{parameter}`; it must take const pointers to its operands, a pointer to "
+                f"its result, and int32 numbers, in this order. Types are {', '.join(_CXX_DTYPES)}"
+            )
+    if not operands or len(results) != 1:
+        raise ArgumentError(f"npu_kernel: {name} has {len(operands)} operands and {len(results)} results, not one")
+    return Prototype(" ".join(match[0].split()), tuple(operands), results[0][1], numbers)
+
+
+class Trial(NamedTuple):
+    """Comparison of a simulated kernel with its contract.
+
+    Attributes:
+        shape: Shape of the operands.
+        target: Simulated array.
+        problem: "" if the result is within the tolerance, else the difference or the error.
+        worst: Largest difference, relative to 1 + the magnitude of the expected value.
+    """
+
+    shape: Shape
+    target: str
+    problem: str
+    worst: float = 0.0
+
+
+class Trials(tuple[Trial, ...]):
+    """Results of `CustomKernel.test`. True if no trial has a problem."""
+
+    def __bool__(self) -> bool:
+        return not any(trial.problem for trial in self)
+
+    def __repr__(self) -> str:
+        lines = (f"{t.target} {list(t.shape)}: {t.problem or f'equal (within {t.worst:.1e})'}" for t in self)
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCost:
+    """Predicted cost of a run.
+
+    Attributes:
+        counted: Instructions of one call of the core function.
+        elements: Elements of an object.
+        seconds: Predicted duration of a run, without dispatch.
+        limit: Part of the array that limits it.
+        bounds: Lower bound in seconds by part.
+    """
+
+    counted: Counted
+    elements: int
+    seconds: float
+    limit: str
+    bounds: Mapping[str, float]
+
+    def __repr__(self) -> str:
+        bounds = ", ".join(f"{name} {seconds * 1e6:.1f} us" for name, seconds in self.bounds.items())
+        return (
+            f"one call ({self.elements} elements): {self.counted}\n"
+            f"the run: predicted {self.seconds * 1e6:.1f} us, limited by {self.limit} ({bounds})"
+        )
+
+
+class CustomKernel:
+    """An op with a kernel of its own, see `npu_kernel`. Call it with tensors.
+
+    Attributes:
+        name: Name of the op and of the C++ function.
+        contract: NumPy function that defines the results.
+        function: C++ function with its settings.
+        tolerance: Largest difference from the contract, relative to 1 + the magnitude of its result.
+    """
+
+    def __init__(
+        self,
+        contract: Callable[..., Array],
+        function: CoreFunction,
+        pattern: Pattern,
+        tolerance: float,
+        gradient: Callable[..., Sequence[Tensor]] | None = None,
+    ) -> None:
+        self.name, self.contract, self.function, self.tolerance = function.name, contract, function, tolerance
+        self.__doc__ = contract.__doc__
+        self._pattern = pattern
+        names = [name for name, _ in function.operands]
+        rule = None if gradient is None else partial(_pull_back, gradient)
+        self._op = Op(
+            contract, kind="data", rule=self._rule, public=False, gradient=rule, claim=self._claim,
+            signature=(names, ()),
+        )  # fmt: skip
+
+    def __call__(self, *operands: Any) -> Tensor:
+        """Record the op. Raises ShapeError and DTypeError like other functions."""
+        if len(operands) != len(self.function.operands):
+            raise TypeError(f"{self.name} takes {len(self.function.operands)} tensors, not {len(operands)}")
+        return record(self._op, operands)
+
+    def __repr__(self) -> str:
+        operands = ", ".join(f"{name}: {dtype}" for name, dtype in self.function.operands)
+        return f"<npu_kernel {self.name}({operands}) -> {self.function.result}>"
+
+    def check(self, *shapes: Sequence[int], target: str = "npu2") -> list[str]:
+        """Return what the array, or the C++ compiler of this machine, would refuse; nothing if all is well.
+
+        Args:
+            shapes: Shapes of the operands; one shape stands for all.
+            target: Array, as in URIs of simulated devices: "npu1", "npu2?cols=4".
+        """
+        _, offer = self._planned(shapes, target)
+        if isinstance(offer, Refusal):
+            return [self._explained(offer.reason)]
+        design = offer.design()
+        try:
+            for source, functions in functions_by_source(design).items():
+                compile_source(source, design.array.arch, functions)
+        except BuildError as error:
+            return [self._explained(str(error))]
+        return []
+
+    def test(self, *shapes: Sequence[int], targets: Sequence[str] = TARGETS, seconds: float = 20) -> Trials:
+        """Compare the simulated kernel with its contract, in a process of its own.
+
+        Operands are random: normally distributed floats, integers of the whole range.
+
+        Args:
+            shapes: Shapes to try, each for all operands; by default small, odd and large ones.
+            targets: Arrays.
+            seconds: Time limit for all runs together.
+        """
+        tried = [tuple(shape) for shape in shapes] or [*self._shapes()]
+        cases = [(target, shape, self._random(shape)) for target in targets for shape in tried]
+        if self._pattern in PATTERNS.values():
+            calls: list[partial[Array]] = [partial(_attempt, self.function, self._pattern, *case) for case in cases]
+        else:  # It may be defined in a notebook, where another process does not find it.
+            calls = [self._simulation(*case) for case in cases]
+        answers = run_apart(calls, seconds)
+        trials = []
+        for (target, shape, operands), answer in zip(cases, answers, strict=True):
+            if isinstance(answer, Failure):
+                trials.append(Trial(shape, target, answer.reason))
+            else:
+                trials.append(Trial(shape, target, *self._compared(answer, self._expected(operands))))
+        return Trials(trials)
+
+    def cost(self, *shapes: Sequence[int], target: str = "npu2") -> KernelCost:
+        """Predict the time of a run from counted instructions.
+
+        Raises:
+            BuildError: The kernel is refused, or there is no C++ compiler.
+            ArgumentError: The pattern is one of your own.
+        """
+        if self._pattern not in PATTERNS.values():
+            raise ArgumentError(
+                "cost counts objects of the package's patterns; predict(count(design)) reads any design"
+            )
+        offer = self._offer(shapes, target)
+        assert isinstance(offer.design, partial)
+        design, sizes = offer.design(), offer.design.args[2].sizes
+        counters = count(design)
+        prediction = predict(counters, design.array)
+        clock = design.array.clock_hz
+        bounds = {
+            "core": max(counters.cycles.values()) / clock,
+            "stream": max(counters.stream_bytes.values()) / STREAM_BYTES_PER_CYCLE / clock,
+            "memory": counters.ddr_bytes / design.array.ddr_bytes_per_second,
+        }
+        counts = counted(self.function, design.array.arch, sizes)
+        if isinstance(counts, str):
+            raise BuildError(counts)
+        return KernelCost(counts, sizes.data, prediction.seconds - prediction.overhead, prediction.limit, bounds)
+
+    def timeline(self, *shapes: Sequence[int], target: str = "npu2") -> timeline.Timeline:
+        """Return the simulated activity of every tile over a run, on zeros; in a notebook it shows as a drawing."""
+        design = self._offer(shapes, target).design()
+        loaded = SimulatedArray(design.array).load(design)
+        buffers = [DeviceBuffer(buffer.type.nbytes) for buffer in design.host_buffers]
+        with timeline.recorded() as timelines:
+            loaded.run([buffer.device for buffer in buffers])
+        return timelines[0]
+
+    def iron(self, *shapes: Sequence[int], target: str = "npu2") -> str:
+        """Return the kernel as a Python program for mlir-aie's IRON."""
+        return program(self._offer(shapes, target).design())
+
+    def save(self, directory: str | os.PathLike[str], *shapes: Sequence[int], target: str | None = None) -> Compilation:
+        """Build the kernel for some shapes into a kernel directory, see `nt.compile`."""
+        operands = [zeros(*shape, dtype=dtype) for shape, (_, dtype) in self._with_dtypes(shapes)]
+        return compile(self, *operands, target=target, directory=directory)
+
+    # --- the op
+
+    def _rule(self, operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+        specs = [require_tensor(each) for each in operands]
+        for spec, (name, dtype) in zip(specs, self.function.operands, strict=True):
+            if spec.dtype.name != dtype:
+                raise DTypeError(f"takes {dtype} as {name}, not {spec.dtype.name}")
+        shape = self._pattern.result_shape([spec.shape for spec in specs])
+        registers = tuple("float32" if spec.dtype.name == "bfloat16" else None for spec in specs)
+        return Resolution(Spec.of(shape, as_dtype(self.function.result)), registers, {})
+
+    def _claim(self, task: Task, target: Target) -> Offer | Refusal:
+        offer = self._pattern.claim(self.function, task, target)
+        violations = [] if isinstance(offer, Refusal) else list(dict.fromkeys(map(str, check(offer.design()))))
+        if not violations:
+            return offer
+        more = len(violations) - _MOST_PROBLEMS
+        return Refusal(" ".join([*violations[:_MOST_PROBLEMS], *([f"And {more} more."] if more > 0 else [])]))
+
+    def _with_dtypes(self, shapes: Sequence[Sequence[int]]) -> Iterator[tuple[Sequence[int], tuple[str, str]]]:
+        operands = self.function.operands
+        if len(shapes) not in (1, len(operands)):
+            raise ArgumentError(f"{self.name} has {len(operands)} operands; give one shape, or one for each")
+        yield from zip([*shapes] * (len(operands) if len(shapes) == 1 else 1), operands, strict=True)
+
+    def _planned(self, shapes: Sequence[Sequence[int]], target: str) -> tuple[Task, Offer | Refusal]:
+        shapes = shapes or ((1000,) if self._pattern is PATTERNS["map"] else (10, 100),)
+        descs = [TensorDesc.of(tuple(shape), as_dtype(dtype)) for shape, (_, dtype) in self._with_dtypes(shapes)]
+        return capture_task(self, descs, simulated_target(parse_uri(f"sim:{target.removeprefix('sim:')}")))
+
+    def _offer(self, shapes: Sequence[Sequence[int]], target: str) -> Offer:
+        _, offer = self._planned(shapes, target)
+        if isinstance(offer, Refusal):
+            raise BuildError(self._explained(offer.reason))
+        return offer
+
+    # --- trials
+
+    def _simulation(self, target: str, shape: Shape, operands: Sequence[Array]) -> partial[Array]:
+        """Return a call that simulates the kernel, or one that raises BuildError with what is wrong."""
+        problems = self.check(shape, target=target)
+        _, offer = self._planned((shape,), target)
+        if problems or isinstance(offer, Refusal):
+            return partial(_refuse, "; ".join(problems))
+        result_shape = self._pattern.result_shape([shape] * len(operands))
+        return partial(_simulated, offer.design(), offer.operands, operands, result_shape)
+
+    def _shapes(self) -> Iterator[Shape]:
+        if self._pattern is PATTERNS["map"]:
+            yield from (
+                (1,),
+                (max(self.function.tile - 1, 1),),
+                (3, self.function.tile),
+                (70 * self.function.tile + 5,),
+            )
+        else:
+            yield from ((1, 1), (3, 17), (5, 64), (70, 1000))
+
+    def _random(self, shape: Shape) -> list[Array]:
+        random = np.random.default_rng(0)
+        operands = []
+        for _, dtype in self.function.operands:
+            kind = as_dtype(dtype)
+            if kind.is_floating_point:
+                values: Array = random.standard_normal(shape, np.float32)
+            else:
+                limits = np.iinfo(kind.numpy)
+                values = random.integers(limits.min, limits.max, shape, endpoint=True)
+            operands.append(values.astype(kind.numpy))
+        return operands
+
+    def _expected(self, operands: Sequence[Array]) -> Array:
+        wide = [each.astype(np.float32) if each.dtype.name == "bfloat16" else each for each in operands]
+        return np.asarray(self.contract(*wide)).astype(as_dtype(self.function.result).numpy)
+
+    def _compared(self, result: Array, expected: Array) -> tuple[str, float]:
+        mine, theirs = result.astype(np.float64), expected.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            errors = np.abs(mine - theirs) / (1 + np.abs(theirs))
+        errors = np.where((mine == theirs) | (np.isnan(mine) & np.isnan(theirs)), 0, errors)
+        worst = float(np.nan_to_num(errors, nan=np.inf).max(initial=0))
+        if worst <= self.tolerance:
+            return "", worst
+        place = np.unravel_index(int(np.nan_to_num(errors, nan=np.inf).argmax()), errors.shape)
+        wrong = int((~(errors <= self.tolerance)).sum())
+        where = f"[{', '.join(map(str, place))}]"
+        return f"{wrong} of {errors.size} elements differ; {where} is {mine[place]}, expected {theirs[place]}", worst
+
+    def _explained(self, message: str) -> str:
+        """Add the lines of the C++ that a compiler's message names."""
+        lines = self.function.source.text.split(f'#line 1 "{self.name}"\n')[-1].splitlines()
+        numbers = dict.fromkeys(map(int, re.findall(rf"^{re.escape(self.name)}:(\d+):", message, re.MULTILINE)))
+        shown = [f"{number:4} | {lines[number - 1]}" for number in numbers if number <= len(lines)]
+        return "\n".join([message, *shown])
+
+
+def _attempt(function: CoreFunction, pattern: Pattern, target: str, shape: Shape, operands: Sequence[Array]) -> Array:
+    """Check and simulate a kernel without its contract."""
+
+    def no_contract(*operands: Array) -> Array:
+        raise NotImplementedError
+
+    no_contract.__name__ = function.name
+    kernel = CustomKernel(no_contract, function, pattern, 0.0)
+    return kernel._simulation(target, shape, operands)()
+
+
+def _refuse(problems: str) -> Array:
+    raise BuildError(problems)
+
+
+def _simulated(design: Design, hosts: Sequence[HostOperand], operands: Sequence[Array], shape: Shape) -> Array:
+    """Run a design on a simulated array and return its result. All tensors are contiguous."""
+    buffers = [DeviceBuffer(buffer.type.nbytes) for buffer in design.host_buffers]
+    places = []
+    for host, buffer in zip(hosts, buffers, strict=True):
+        values = buffer.device.view(as_dtype(host.dtype).numpy)
+        whole = values[: math.prod(host.padded)].reshape(host.padded)
+        places.append(whole[tuple(map(slice, host.layout.shape))])
+    for place, operand in zip(places, operands, strict=False):
+        place[...] = operand.reshape(place.shape)
+    SimulatedArray(design.array).load(design).run([buffer.device for buffer in buffers])
+    return places[-1].reshape(shape)
+
+
+def _pull_back(gradient: Callable[..., Sequence[Tensor]], of: Any, number: int) -> Tensor:
+    """Return the gradient of an operand. `of` is the Recording of the op."""
+    if 0 not in of.shared:
+        of.shared.update(enumerate(gradient(of.gradient, *of.operands)))
+    return of.shared[number]  # type: ignore[no-any-return]
+
+
+def npu_kernel(
+    source: str,
+    *,
+    pattern: str | Pattern = "map",
+    tolerance: float = 1e-2,
+    tile: int = 1024,
+    depth: int = 2,
+    columns: int = 8,
+    cores: int = 4,
+    gradient: Callable[..., Sequence[Tensor]] | None = None,
+) -> Callable[[Callable[..., Array]], CustomKernel]:
+    """Make an op of a NumPy function and of the C++ that computes it on a core of an NPU.
+
+    NPU devices, simulated ones included, run the C++; all others call the NumPy function. The C++ function has the name
+    of the NumPy function. It takes const pointers to an object of each operand, a pointer to the result's object, and
+    optionally int32 numbers, which get the elements of an object. The NumPy function gets bfloat16 as float32.
+
+    Args:
+        source: C++, which may use `aie_api/aie.hpp` and the functions of `nt/vector_math.hpp`.
+        pattern: "map": equal shapes, of which each object has `tile` elements in a line. "rows": an object is a row
+            (the last dimension), padded with zeros to a multiple of 64 bytes. "reduce": the same with one element of
+            result per row. Or a `Pattern` of your own: the shape of the result, and an offer with a design.
+        tolerance: Largest difference from the NumPy function that `test` accepts, relative to 1 + its magnitude.
+        tile: Elements of an object for "map".
+        depth: Buffers per stream of a core: 1, or 2 to overlap transfers and computation.
+        columns: Most columns of the array that are used.
+        cores: Most cores of a column that are used.
+        gradient: Function from the gradient of the result and the operands to the gradients of the operands, all
+            tensors; without it there is none.
+
+    Returns:
+        A decorator for the NumPy function; its result is an `CustomKernel`.
+
+    Raises:
+        ArgumentError: The pattern is unknown, or the C++ function is missing or has other parameters.
+
+    >>> twice = "void twice(const int32 *a, int32 *out, int32 n) { for (int i = 0; i < n; ++i) out[i] = 2 * a[i]; }"
+    >>> decorate = nt.npu_kernel(twice)
+    """
+    chosen = pattern if isinstance(pattern, Pattern) else PATTERNS.get(pattern)
+    if chosen is None:
+        raise ArgumentError(f"npu_kernel: pattern must be one of {', '.join(PATTERNS)}, not {pattern!r}")
+
+    def decorate(contract: Callable[..., Array]) -> CustomKernel:
+        name = contract.__name__
+        prototype = prototype_of(name, source)
+        names = [*inspect.signature(contract).parameters]
+        if names != [operand for operand, _ in prototype.operands]:
+            raise ArgumentError(
+                f"npu_kernel: {name} takes ({', '.join(names)}) in Python and "
+                f"({', '.join(operand for operand, _ in prototype.operands)}) in C++"
+            )
+        text = f'{_HEADERS}{_MATH if "nt::" in source else ""}extern "C" {prototype.text};\n#line 1 "{name}"\n{source}'
+        function = CoreFunction(
+            name, Source(name, text), prototype.operands, prototype.result, prototype.numbers, tile, depth, columns,
+            cores, cycles,
+        )  # fmt: skip
+        return CustomKernel(contract, function, chosen, tolerance, gradient)
+
+    return decorate

@@ -1,0 +1,253 @@
+"""Kernels that users write: their results, and what is said about broken ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npu_tensor as nt
+from npu_tensor.authoring.custom_kernel import CustomKernel
+from npu_tensor.kernels.dataflow_patterns import PATTERNS, CoreFunction, Pattern
+from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.task import Refusal, Task
+
+pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+
+Array = np.ndarray[Any, Any]
+
+
+def made(source: str, contract: Callable[..., Array], **options: Any) -> CustomKernel:
+    contract.__name__ = "k"
+    return nt.npu_kernel(source, **options)(contract)
+
+
+def scale(a: Array) -> Array:
+    return 3 * a
+
+
+SCALE = """
+void k(const int32 *__restrict a, int32 *__restrict out, int32 n) {
+    for (int i = 0; i < n; i += 16)
+        aie::store_v(out + i, aie::mul(aie::load_v<16>(a + i), int32(3)).template to_vector<int32>());
+}
+"""
+
+KERNELS: dict[str, tuple[str, Callable[..., Array], dict[str, Any]]] = {
+    "scale": (SCALE, scale, {"tolerance": 0}),
+    "add": (
+        """
+void k(const bfloat16 *__restrict a, const bfloat16 *__restrict b, bfloat16 *__restrict out, int32 n) {
+    for (int i = 0; i < n; i += 32)
+        aie::store_v(out + i, aie::add(aie::load_v<32>(a + i), aie::load_v<32>(b + i)));
+}
+""",
+        lambda a, b: a + b,
+        {"tile": 512},
+    ),
+    "passthrough": (
+        "void k(const uint8 *a, uint8 *out, int32 n) { for (int i = 0; i < n; ++i) out[i] = a[i]; }",
+        lambda a: a.copy(),
+        {"tolerance": 0},
+    ),
+    "relu": (
+        """
+void k(const bfloat16 *a, bfloat16 *out, int32 n) {
+    const auto zeros = aie::zeros<bfloat16, 32>();
+    for (int i = 0; i < n; i += 32) aie::store_v(out + i, aie::max(aie::load_v<32>(a + i), zeros));
+}
+""",
+        lambda a: np.maximum(a, 0),
+        {},
+    ),
+    "gelu": (
+        """
+void k(const float *a, float *out, int32 n) {
+    for (int i = 0; i < n; i += 16) {
+        const auto x = aie::load_v<16>(a + i);
+        const auto inner = nt::mul(x, nt::add(nt::constant<16>(0.7978845608f),
+                                              nt::mul(nt::mul(x, x), nt::constant<16>(0.0356774081f))));
+        const auto half = nt::mul(x, nt::constant<16>(0.5f));
+        aie::store_v(out + i, nt::add(half, nt::mul(half, nt::tanh(inner))));
+    }
+}
+""",
+        lambda a: 0.5 * a * (1 + np.tanh(0.7978845608 * (a + 0.044715 * a**3))),
+        {"tolerance": 1e-5},
+    ),
+    "layer_norm": (
+        """
+void k(const float *a, float *out, int32 n) {
+    float mean = 0, square = 0;
+    for (int i = 0; i < n; ++i) mean += a[i];
+    mean /= n;
+    for (int i = 0; i < n; ++i) square += (a[i] - mean) * (a[i] - mean);
+    const float factor = nt::rsqrt<nt::full>(nt::constant<16>(square / n + 1e-5f)).get(0);
+    for (int i = 0; i < n; ++i) out[i] = (a[i] - mean) * factor;
+}
+""",
+        lambda a: (a - a.mean(-1, keepdims=True)) / np.sqrt(a.var(-1, keepdims=True) + 1e-5),
+        {"pattern": "rows", "tolerance": 1e-4},
+    ),
+    "total": (
+        """
+void k(const int16 *a, int32 *out, int32 n) {
+    out[0] = 0;
+    for (int i = 0; i < n; ++i) out[0] += a[i];
+}
+""",
+        lambda a: a.sum(-1, dtype=np.int32),
+        {"pattern": "reduce", "tolerance": 0},
+    ),
+    "dot": (
+        """
+void k(const bfloat16 *a, const bfloat16 *b, float *out, int32 n) {
+    auto sum = aie::zeros<accfloat, 16>();
+    for (int i = 0; i < n; i += 16) sum = aie::mac(sum, aie::load_v<16>(a + i), aie::load_v<16>(b + i));
+    out[0] = aie::reduce_add(sum.template to_vector<float>());
+}
+""",
+        lambda a, b: (a * b).sum(-1),
+        {"pattern": "reduce", "tolerance": 1e-4},
+    ),
+}
+
+
+FAST = ("scale", "dot", "layer_norm")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in KERNELS]
+)
+def test_kernels_hold_their_contracts_on_both_arrays(name: str) -> None:
+    source, contract, options = KERNELS[name]
+    kernel = made(source, contract, **options)
+    trials = kernel.test(seconds=120)
+    assert len(trials) == 8
+    assert trials, repr(trials)
+
+
+def test_a_kernel_is_an_op() -> None:
+    kernel = made(SCALE, scale, gradient=lambda gradient, a: (3 * gradient,))
+    x = nt.arange(30).to(nt.int32).reshape(5, 6)
+    for device in ("cpu", "sim:npu1", "sim:npu2?cols=1"):
+        with nt.default_device(device):
+            y = kernel(x.T) + 1
+            assert nt.explain(y)[-2 if device != "cpu" else 0].device in (device, "cpu")
+            np.testing.assert_array_equal(y.numpy(), 3 * x.T.numpy() + 1)
+            np.testing.assert_array_equal(kernel(x[:0]).numpy(), x[:0].numpy())
+    with nt.default_device("sim:npu2"):
+        (row,) = nt.explain(kernel(x.realize()))
+        assert (row.device, row.kernel) == ("sim:npu2", "custom")
+        np.testing.assert_array_equal(nt.jit(kernel)(x).numpy(), 3 * x.numpy())
+
+
+def test_gradients() -> None:
+    source, contract, options = KERNELS["gelu"]
+    kernel = made(source, contract, **options, gradient=lambda gradient, a: (2 * gradient,))
+    x = nt.ones(3, requires_grad=True)
+    kernel(x).sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+    with pytest.raises(nt.GradientError, match="k has no derivative"):
+        made(source, contract, **options)(x).sum().backward()
+
+
+def test_operands_are_checked() -> None:
+    kernel = made(*KERNELS["add"][:2])
+    with pytest.raises(nt.DTypeError, match=r"k\(.*takes bfloat16 as a, not float32"):
+        kernel(nt.ones(3), nt.ones(3))
+    with pytest.raises(nt.ShapeError, match="equal shapes"):
+        kernel(nt.ones(3).bfloat16(), nt.ones(4).bfloat16())
+    with pytest.raises(TypeError, match="takes 2 tensors, not 1"):
+        kernel(nt.ones(3))
+
+
+def test_costs_say_what_bounds_a_kernel() -> None:
+    vectors = made(SCALE, scale).cost((1 << 16,))
+    loop = "void k(const int32 *a, int32 *out, int32 n) { for (int i = 0; i < n; ++i) out[i] = 3 * a[i]; }"
+    scalar = made(loop, scale).cost((1 << 16,))
+    assert scalar.counted.scalar == 1024
+    assert vectors.counted.scalar == 0
+    assert "most for scalar code" in repr(scalar)
+    assert scalar.bounds["core"] > 5 * vectors.bounds["core"]
+    assert scalar.limit == "compute"
+    one_buffer = made(loop, scale, columns=1, cores=1, depth=1)
+    assert one_buffer.cost((1 << 16,)).seconds > 20 * scalar.seconds
+    # Transfers of one buffer wait for the core.
+    assert one_buffer.timeline((1 << 14,)).cycles > made(loop, scale, columns=1, cores=1).timeline((1 << 14,)).cycles
+
+
+def test_export(tmp_path: Any) -> None:
+    kernel = made(SCALE, scale)
+    assert "void k(const int32" in kernel.iron((4096,))
+    (saved,) = kernel.save(tmp_path, (4096,), target="sim:npu2").kernels
+    assert all(path.exists() for path in saved.files.values())
+
+
+def test_a_pattern_of_your_own() -> None:
+    def claim(function: CoreFunction, task: Task, target: Target) -> Offer | Refusal:
+        return PATTERNS["map"].claim(function._replace(tile=64), task, target)
+
+    kernel = made(SCALE, scale, pattern=Pattern(lambda shapes: shapes[0], claim), tolerance=0)
+    assert kernel.test((5, 40), targets=["npu1"])
+    with pytest.raises(nt.ArgumentError, match="patterns"):
+        kernel.cost((100,))
+
+
+HEAD = "void k(const int32 *a, int32 *out, int32 n) { "
+BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
+    "no semicolon": (f"\n{HEAD} out[0] = a[0] }}", {}, r"k:2:\d+: error(.|\n)*   2 \| void k"),
+    "no definition": (f"int32 other(int32);\n{HEAD} out[0] = other(a[0]); }}", {}, "undefined|cannot be loaded"),
+    "unknown type": (f"{HEAD} vector<int32> v; }}", {}, "error"),
+    "unknown function": (f"{HEAD} aie::store_v(out, aie::frobnicate(aie::load_v<16>(a))); }}", {}, "frobnicate"),
+    "misaligned load": (f"{HEAD} aie::store_v(out, aie::load_v<16>(a + 1)); }}", {}, "align"),
+    "write beyond the object": (f"{HEAD} for (int i = 0; i < n + 4; ++i) out[i] = 0; }}", {}, "wrote outside"),
+    "wild pointer": (f"{HEAD} out[1 << 28] = 1; }}", {}, "crashed|signal|SIG"),
+    "endless loop": (f"{HEAD} for (volatile int i = 0; i >= 0;) out[0] = i; }}", {}, "did not end within"),
+    "division by zero": (f"{HEAD} volatile int zero = n - n; out[0] = n / zero; }}", {}, "crashed|SIG"),
+    "abort": (f"extern \"C\" void abort();\n{HEAD} abort(); }}", {}, "crashed|SIG"),
+    "wrong result": (f"{HEAD} for (int i = 0; i < n; ++i) out[i] = 2 * a[i]; }}", {}, r"elements differ; \[.*expected"),
+    "unwritten result": (f"{HEAD} out[0] = 3 * a[0]; }}", {}, "elements differ"),
+    "tile too large": (SCALE, {"tile": 1 << 16}, "bytes"),
+    "tile of odd bytes": ("void k(const uint8 *a, uint8 *out) { out[0] = 3 * a[0]; }", {"tile": 3}, "bytes|word"),
+    "no buffer": (SCALE, {"depth": 0}, "depth|buffer|at least"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_kernels_say_what_is_wrong(name: str) -> None:
+    source, options, message = BROKEN[name]
+    kernel = made(source, scale, **options)
+    trials = kernel.test((5000,), targets=["npu2"], seconds=15)
+    assert not trials
+    assert re.search(message, trials[0].problem), trials[0].problem
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("void other(const int32 *a, int32 *out) {}", {}, "no function `void k"),
+        ("void k(const double *a, double *out) {}", {}, "takes `const double"),
+        ("void k(int32 *out, const int32 *a) {}", {}, "in this order"),
+        ("void k(const int32 *a) {}", {}, "1 operands and 0 results"),
+        ("void k(const int32 *b, int32 *out) {}", {}, r"takes \(a\) in Python and \(b\) in C\+\+"),
+        (SCALE, {"pattern": "spiral"}, "pattern must be one of map"),
+    ],
+)
+def test_declarations_that_do_not_fit(source: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(nt.ArgumentError, match=message):
+        made(source, scale, **options)
+
+
+def test_a_graph_does_not_run_a_kernel_that_crashes() -> None:
+    kernel = made(f"{HEAD} out[1 << 28] = 1; }}", scale)
+    with nt.default_device("sim:npu2"):
+        y = kernel(nt.ones(5000, dtype="int32").realize())
+        (row,) = nt.explain(y)
+        assert row.device == "cpu"
+        assert "crashed" in row.why
+        assert y.sum().item() == 15000
