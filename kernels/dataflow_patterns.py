@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from npu_tensor.dataflow.array import Arch, Array
+from npu_tensor.dataflow.array import Arch, Array, Tile
 from npu_tensor.dataflow.columns import Step, core_tiles, cores_per_column, gather, pipeline, scatter
-from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
+from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.errors import ShapeError
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
@@ -44,6 +44,7 @@ class CoreFunction(NamedTuple):
         source: Its C++.
         operands: Names and dtypes of the operands.
         result: Dtype of the result.
+        pointers: Pointers per operand: 1, or 3 for a row and its neighbours.
         numbers: Number of int32 parameters at the end, each of which gets the elements of an object.
         tile: Elements of an object for `map`.
         depth: Buffers of a stream; 1 makes a core wait for its transfers, 2 lets both overlap.
@@ -56,6 +57,7 @@ class CoreFunction(NamedTuple):
     source: Source
     operands: tuple[tuple[str, str], ...]
     result: str
+    pointers: int
     numbers: int
     tile: int
     depth: int
@@ -70,10 +72,12 @@ class Pattern(NamedTuple):
     Attributes:
         result_shape: Function from the operands' shapes to the result's. Raises ShapeError.
         claim: Function from the core function, a task and a target to an offer.
+        pointers: Pointers that the core function takes for each operand.
     """
 
     result_shape: Callable[[list[Shape]], Shape]
     claim: Callable[[CoreFunction, Task, Target], Offer | Refusal]
+    pointers: int = 1
 
 
 class CorePlan(NamedTuple):
@@ -123,10 +127,15 @@ def _claim_rows(function: CoreFunction, task: Task, target: Target, reduces: boo
     layout = task.inputs[0].layout
     assert layout is not None
     width, rows = layout.shape[-1], math.prod(layout.shape[:-1])
+    padded = _padded(function, width, reduces)
+    return _offer(function, task, target, rows, ObjectSizes(padded, 1 if reduces else padded, width))
+
+
+def _padded(function: CoreFunction, width: int, reduces: bool) -> int:
+    """Return the elements of a row whose objects all have a multiple of ALIGNMENT bytes."""
     itemsizes = [as_dtype(dtype).itemsize for _, dtype in function.operands]
     unit = ALIGNMENT // min(itemsizes if reduces else [*itemsizes, as_dtype(function.result).itemsize])
-    padded = -(-width // unit) * unit
-    return _offer(function, task, target, rows, ObjectSizes(padded, 1 if reduces else padded, width))
+    return -(-width // unit) * unit
 
 
 def _offer(function: CoreFunction, task: Task, target: Target, objects: int, sizes: ObjectSizes) -> Offer | Refusal:
@@ -210,8 +219,90 @@ def design(function: CoreFunction, array: Array, plan: CorePlan, cycles: int) ->
     return builder.build()
 
 
+# --- rows with their neighbours
+
+
+class BandPlan(NamedTuple):
+    """Bands of rows, one for each core. rows: Rows of the image. bands: First rows of the bands, and the end."""
+
+    sizes: ObjectSizes
+    rows: int
+    bands: tuple[int, ...]
+
+
+BANDS: Final = 2
+"""Bands of a column: each has a channel of the shim tile in both directions."""
+
+
+def _claim_neighbours(function: CoreFunction, task: Task, target: Target) -> Offer | Refusal:
+    layout = task.inputs[0].layout
+    assert layout is not None
+    if math.prod(layout.shape[:-2]) != 1:
+        return Refusal(f"{function.name}: {math.prod(layout.shape[:-2])} images, and the pattern takes one")
+    (rows, width), output = layout.shape[-2:], task.outputs[0].layout
+    padded = _padded(function, width, False)
+    sizes = ObjectSizes(padded, padded, width)
+    cycles = function.cycles(function, target.array.arch, sizes)
+    if isinstance(cycles, str):
+        return Refusal(cycles)
+    count = min(BANDS * min(target.columns, function.columns), rows)
+    plan = BandPlan(sizes, rows, tuple(rows * band // count for band in range(count + 1)))
+    hosts = tuple(
+        HostOperand(0, is_result, Layout(of.shape[-2:], of.strides[-2:], of.offset), (rows, padded), dtype)
+        for is_result, of, dtype in ((False, layout, function.operands[0][1]), (True, output, function.result))
+    )
+    reason = f"{count} cores, bands of {-(-rows // count)} rows"
+    return Offer("custom", reason, partial(band_design, function, target.array, plan, cycles), hosts)
+
+
+def band_design(function: CoreFunction, array: Array, plan: BandPlan, cycles: int) -> Design:
+    """Build the design of a plan. Beyond the first and the last row, these are repeated."""
+    size, count = plan.sizes.operand, len(plan.bands) - 1
+    builder = Builder(function.name, array.arch, -(-count // BANDS))
+    operand, result = ObjectType(function.operands[0][1], (size,)), ObjectType(function.result, (size,))
+    image = builder.host_buffer("image", operand.dtype, plan.rows * size)
+    output = builder.host_buffer("result", result.dtype, plan.rows * size)
+    types: list[ObjectType | str] = [operand, operand, operand, result, *["int32"] * function.numbers]
+    call = builder.function(function.name, types, function.source, cycles)
+
+    def body(source: Any, results: Any, words: Any) -> None:
+        def step() -> None:
+            call(*source.acquire(3), results.acquire(1), *[plan.sizes.data] * function.numbers)
+            source.release(1)
+            results.release(1)
+
+        step()  # words are there after the first object
+        for _ in range_(words[0]):
+            step()
+        source.release(2)
+
+    for band in range(count):
+        column, number = divmod(band, BANDS)
+        shim, core = Tile(column, 0), Tile(column, 2 + number)
+        first, end = plan.bands[band : band + 2]
+        source = builder.fifo(f"rows_{band}", operand, shim, [core], 2 + function.depth)
+        results = builder.fifo(f"results_{band}", result, core, [shim], function.depth)
+        words = builder.parameter(f"more_{band}", core, 1)
+        builder.worker(core, body, [source, results, words])
+        builder.write(words, [end - first - 1])
+        start, stop = max(first - 1, 0), min(end + 1, plan.rows)
+        repeated = [*([0] if first == 0 else []), None, *([plan.rows - 1] if end == plan.rows else [])]
+        for row in repeated:
+            begin, rows = (start, stop - start) if row is None else (row, 1)
+            builder.fill(source, image, AccessPattern.linear(rows * size, begin * size))
+        builder.drain(results, output, AccessPattern.linear((end - first) * size, first * size))
+    return builder.build()
+
+
+def _image(shapes: list[Shape]) -> Shape:
+    if len(shapes) != 1 or len(shapes[0]) < 2:
+        raise ShapeError(f"takes one image of two dimensions, not {', '.join(str(list(shape)) for shape in shapes)}")
+    return shapes[0]
+
+
 PATTERNS: Final[Mapping[str, Pattern]] = {
     "map": Pattern(_equal, _claim_map),
     "rows": Pattern(_rows, _claim_rows),
     "reduce": Pattern(_without_last, partial(_claim_rows, reduces=True)),
+    "neighbours": Pattern(_image, _claim_neighbours, pointers=3),
 }

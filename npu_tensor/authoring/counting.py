@@ -94,7 +94,7 @@ def cycles(function: CoreFunction, arch: Arch, sizes: ObjectSizes) -> int | str:
 
 
 def _count(function: CoreFunction, arch: Arch, sizes: ObjectSizes) -> tuple[int, ...]:
-    types = [ObjectType(dtype, (sizes.operand,)) for _, dtype in function.operands]
+    types = [ObjectType(dtype, (sizes.operand,)) for _, dtype in function.operands for _ in range(function.pointers)]
     types.append(ObjectType(function.result, (sizes.result,)))
     names = [*(f"a{number}" for number in range(len(types))), *(f"n{number}" for number in range(function.numbers))]
     kinds = [f"{_element(type_)} *" for type_ in types] + ["int32 "] * function.numbers

@@ -447,7 +447,9 @@ def npu_kernel(
         source: C++, which may use `aie_api/aie.hpp` and the functions of `nt/vector_math.hpp`.
         pattern: "map": equal shapes, of which each object has `tile` elements in a line. "rows": an object is a row
             (the last dimension), padded with zeros to a multiple of 64 bytes. "reduce": the same with one element of
-            result per row. Or a `Pattern` of your own: the shape of the result, and an offer with a design.
+            result per row. "neighbours": one image, of which an object is a row; the function takes three const
+            pointers, to the row above, the row and the row below; the outermost rows are repeated. Or a `Pattern` of
+            your own: the shape of the result, and an offer with a design.
         tolerance: Largest difference from the NumPy function that `test` accepts, relative to 1 + its magnitude.
         tile: Elements of an object for "map".
         depth: Buffers per stream of a core: 1, or 2 to overlap transfers and computation.
@@ -473,15 +475,23 @@ def npu_kernel(
         name = contract.__name__
         prototype = prototype_of(name, source)
         names = [*inspect.signature(contract).parameters]
-        if names != [operand for operand, _ in prototype.operands]:
+        operands = prototype.operands
+        if chosen.pointers > 1:  # A row and its neighbours are one operand.
+            if len(names) != 1 or len(operands) != chosen.pointers or len({dtype for _, dtype in operands}) > 1:
+                raise ArgumentError(
+                    f"npu_kernel: with pattern {pattern!r}, {name} takes {chosen.pointers} pointers of one type in C++ "
+                    f"and one array in Python, not {len(operands)} and {len(names)}"
+                )
+            operands = ((names[0], operands[0][1]),)
+        if names != [operand for operand, _ in operands]:
             raise ArgumentError(
                 f"npu_kernel: {name} takes ({', '.join(names)}) in Python and "
                 f"({', '.join(operand for operand, _ in prototype.operands)}) in C++"
             )
         text = f'{_HEADERS}{_MATH if "nt::" in source else ""}extern "C" {prototype.text};\n#line 1 "{name}"\n{source}'
         function = CoreFunction(
-            name, Source(name, text), prototype.operands, prototype.result, prototype.numbers, tile, depth, columns,
-            cores, cycles,
+            name, Source(name, text), operands, prototype.result, chosen.pointers, prototype.numbers, tile, depth,
+            columns, cores, cycles,
         )  # fmt: skip
         return CustomKernel(contract, function, chosen, tolerance, gradient)
 

@@ -117,7 +117,27 @@ void k(const bfloat16 *a, const bfloat16 *b, float *out, int32 n) {
 }
 
 
-FAST = ("scale", "dot", "layer_norm")
+KERNELS["blur"] = (
+    """
+void k(const float *above, const float *row, const float *below, float *out, int32 n) {
+    for (int i = 0; i < n; ++i) {
+        const int left = i ? i - 1 : 0, right = i + 1 < n ? i + 1 : i;
+        out[i] = (above[i] + below[i] + row[left] + row[right] + 4 * row[i]) / 8;
+    }
+}
+""",
+    lambda image: blurred(np.pad(image, 1, "edge")),
+    {"pattern": "neighbours", "tolerance": 1e-5},
+)
+
+
+def blurred(padded: Array) -> Array:
+    """The mean of a pixel and its four neighbours, in which the pixel counts four times."""
+    inside = padded[1:-1, 1:-1]
+    return (padded[:-2, 1:-1] + padded[2:, 1:-1] + padded[1:-1, :-2] + padded[1:-1, 2:] + 4 * inside) / 8
+
+
+FAST = ("blur", "scale", "dot", "layer_norm")
 
 
 @pytest.mark.parametrize(
@@ -144,6 +164,22 @@ def test_a_kernel_is_an_op() -> None:
         (row,) = nt.explain(kernel(x.realize()))
         assert (row.device, row.kernel) == ("sim:npu2", "custom")
         np.testing.assert_array_equal(nt.jit(kernel)(x).numpy(), 3 * x.numpy())
+
+
+@pytest.mark.parametrize("name", ["scale", "dot", "layer_norm", "blur"])
+def test_each_pattern_computes_in_a_graph(name: str) -> None:
+    source, contract, options = KERNELS[name]
+    kernel = made(source, contract, **options)
+    values = np.random.default_rng(1).integers(-9, 9, (48, 40))
+    dtypes = [dtype for _, dtype in kernel.function.operands]
+    for strided in (False, True):
+        operands = [nt.from_numpy(values.copy()).to(dtype).realize() for dtype in dtypes]
+        operands = [each[1:41].T if strided else each for each in operands]
+        with nt.default_device("sim:npu2"):
+            result = kernel(*operands)
+            assert nt.explain(result)[-1].device == "sim:npu2"
+            computed = result.float().numpy()
+        np.testing.assert_allclose(computed, kernel(*operands).float().numpy(), rtol=1e-2, atol=1e-2)
 
 
 def test_gradients() -> None:
@@ -251,6 +287,7 @@ def test_broken_kernels_say_what_is_wrong(name: str) -> None:
         ("void k(const int32 *a) {}", {}, "1 operands and 0 results"),
         ("void k(const int32 *b, int32 *out) {}", {}, r"takes \(a\) in Python and \(b\) in C\+\+"),
         (SCALE, {"pattern": "spiral"}, "pattern must be one of map"),
+        (SCALE, {"pattern": "neighbours"}, "takes 3 pointers"),
     ],
 )
 def test_declarations_that_do_not_fit(source: str, options: dict[str, Any], message: str) -> None:
