@@ -104,7 +104,8 @@ def _result(operands: list[Array], where: Target, *options: Any) -> Array:
 
 def _error(result: Array, expected: Array) -> float:
     """Normalized mean square error."""
-    return float(((result.astype(np.float64) - expected) ** 2).sum() / (expected**2).sum())
+    squares = (expected**2).sum()  # zero if all keys are masked
+    return float(((result.astype(np.float64) - expected) ** 2).sum() / (squares or 1.0))
 
 
 @pytest.mark.parametrize("case", list(CASES))
@@ -177,7 +178,7 @@ def test_block_floats() -> None:
     assert 8e-6 < _error(result, _expected(operands, True)) <= 5e-4
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_every_offer_builds_and_runs(data: st.DataObject) -> None:
     groups, heads = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
