@@ -307,7 +307,8 @@ class _Products:
             return None
         keywords = plain.keywords
         dimensions = self.constants[b.input[0]].ndim if b.input[0] in self.constants else 0
-        axis = next((each.i for each in b.attribute if each.name == "axis"), 1) % max(dimensions, 1)
+        axis = next((each.i for each in b.attribute if each.name == "axis"), 1)
+        axis += dimensions * (axis < 0)
         operands = [*self._operands(a, values), *self._operands(b, values)]
         bias = plain.operands[2] if len(plain.operands) > 2 else None
         if plain.operator == "Conv":

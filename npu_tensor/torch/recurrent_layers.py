@@ -34,7 +34,11 @@ def _shapes(
     kind: str, x: Any, states: Any, weights: Any, bias: bool, layers: int, bidirectional: bool, batch_first: bool
 ) -> list[torch.Tensor]:
     size = weights[1].shape[-1] * (1 + bidirectional)
-    return [x.new_empty(*x.shape[:2], size), *(torch.empty_like(state) for state in states)]
+    return [x.new_empty(*x.shape[:2], size), *map(_contiguous_like, states)]
+
+
+def _contiguous_like(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
 
 
 def _run_backward(
@@ -53,11 +57,11 @@ def _run_backward(
     leaves = [each.detach().requires_grad_() for each in (x, *states, *weights)]
     with torch.enable_grad():
         results = _run(kind, leaves[0], leaves[1:count], leaves[count:], bias, layers, bidirectional, batch_first)
-        return list(torch.autograd.grad(results, leaves, gradients))
+        return [each.contiguous() for each in torch.autograd.grad(results, leaves, gradients)]
 
 
 def _gradient_shapes(gradients: Any, kind: str, x: Any, states: Any, weights: Any, *_: Any) -> list[torch.Tensor]:
-    return [torch.empty_like(each) for each in (x, *states, *weights)]
+    return [*map(_contiguous_like, (x, *states, *weights))]
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
