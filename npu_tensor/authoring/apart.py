@@ -74,3 +74,5 @@ def _answer(call: Callable[[], Any]) -> Any:
         return call()
     except NpuTensorError as error:
         return Failure(str(error))
+    except Exception as error:
+        return Failure(f"{type(error).__name__}: {error}")

@@ -1,7 +1,9 @@
 """Instructions of a core function, counted while it runs on this machine with zeros.
 
 The host version of `aie_api` counts vector instructions per slot of a bundle, and the longest chain of dependent ones.
-Elements that no vector load or store moved are taken to be moved by scalar code, at SCALAR_STEP cycles each.
+Elements of the result that no vector store wrote, or elements that no vector load of a reduction read, are taken to be
+moved by scalar code, at SCALAR_STEP cycles each. Its arithmetic and repeated passes are not counted: that is a lower
+bound.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class Counted(NamedTuple):
         vector: Vector instructions.
         moves: Move instructions.
         chain: Cycles of the longest chain of dependent instructions.
-        scalar: Elements that scalar code moves.
+        scalar: Elements that scalar code moves, each counted once.
     """
 
     loads: int
@@ -115,9 +117,11 @@ def _count(function: CoreFunction, arch: Arch, sizes: ObjectSizes) -> tuple[int,
     array, *in_, out = ARRAYS[arch], *types
     loads = load_a + load_b + load
     by_vectors = loads * array.load_bytes, store * array.store_bytes
-    unread = max(sum(each.nbytes for each in in_) - by_vectors[0], 0) // max(each.itemsize for each in in_)
-    unwritten = max(out.nbytes - by_vectors[1], 0) // out.itemsize if out.elements > 1 else 0
-    return loads, store, vector, move, chain, max(unread, unwritten)
+    if out.elements > 1:
+        scalar = max(out.nbytes - by_vectors[1], 0) // out.itemsize
+    else:  # One element is written in any way; an operand is read, if not all of them.
+        scalar = max(in_[0].nbytes - by_vectors[0], 0) // in_[0].itemsize
+    return loads, store, vector, move, chain, scalar
 
 
 def _element(type_: ObjectType) -> str:

@@ -226,8 +226,14 @@ class CustomKernel:
             shapes: Shapes to try, each for all operands; by default small, odd and large ones.
             targets: Arrays.
             seconds: Time limit for all runs together.
+
+        Raises:
+            ArgumentError: A shape has no elements, which no NPU computes.
+            ShapeError: The NumPy function returns another shape than the pattern.
         """
         tried = [tuple(shape) for shape in shapes] or [*self._shapes()]
+        if any(0 in shape for shape in tried):
+            raise ArgumentError(f"{self.name}.test: the NumPy function alone computes tensors without elements")
         cases = [(target, shape, self._random(shape)) for target in targets for shape in tried]
         expected = [self._expected(operands) for *_, operands in cases]
         if self._pattern in PATTERNS.values():
@@ -360,7 +366,8 @@ class CustomKernel:
         return operands
 
     def _expected(self, operands: Sequence[Array]) -> Array:
-        wide = [each.astype(np.float32) if each.dtype.name == "bfloat16" else each for each in operands]
+        # Copies: a contract that works in place must not change the operands.
+        wide = [each.astype(np.float32 if each.dtype.name == "bfloat16" else each.dtype) for each in operands]
         result, dtype = np.asarray(self.contract(*wide)), as_dtype(self.function.result)
         shape = self._pattern.result_shape([operand.shape for operand in operands])
         if result.shape != shape:
@@ -422,7 +429,12 @@ def _simulated(design: Design, hosts: Sequence[HostOperand], operands: Sequence[
 def _pull_back(gradient: Callable[..., Sequence[Tensor]], of: Any, number: int) -> Tensor:
     """Return the gradient of an operand. `of` is the Recording of the op."""
     if 0 not in of.shared:
-        of.shared.update(enumerate(gradient(of.gradient, *of.operands)))
+        results = gradient(of.gradient, *of.operands)
+        if not isinstance(results, (tuple, list)) or len(results) != len(of.operands):
+            raise ArgumentError(
+                f"{of.call.op.name}: `gradient` must return a tuple of {len(of.operands)} tensors, one for each operand"
+            )
+        of.shared.update(enumerate(results))
     return of.shared[number]  # type: ignore[no-any-return]
 
 
@@ -430,7 +442,7 @@ def npu_kernel(
     source: str,
     *,
     pattern: str | Pattern = "map",
-    tolerance: float = 1e-2,
+    tolerance: float | None = None,
     tile: int = 1024,
     depth: int = 2,
     columns: int = 8,
@@ -450,7 +462,8 @@ def npu_kernel(
             result per row. "neighbours": one image, of which an object is a row; the function takes three const
             pointers, to the row above, the row and the row below; the outermost rows are repeated. Or a `Pattern` of
             your own: the shape of the result, and an offer with a design.
-        tolerance: Largest difference from the NumPy function that `test` accepts, relative to 1 + its magnitude.
+        tolerance: Largest difference from the NumPy function that `test` accepts, relative to 1 + its magnitude; by
+            default 0.01 for floats and 0 for integers.
         tile: Elements of an object for "map".
         depth: Buffers per stream of a core: 1, or 2 to overlap transfers and computation.
         columns: Most columns of the array that are used.
@@ -470,6 +483,9 @@ def npu_kernel(
     chosen = pattern if isinstance(pattern, Pattern) else PATTERNS.get(pattern)
     if chosen is None:
         raise ArgumentError(f"npu_kernel: pattern must be one of {', '.join(PATTERNS)}, not {pattern!r}")
+    for name, value in (("tile", tile), ("depth", depth), ("columns", columns), ("cores", cores)):
+        if value < 1:
+            raise ArgumentError(f"npu_kernel: {name} must be 1 or more, not {value}")
 
     def decorate(contract: Callable[..., Array]) -> CustomKernel:
         name = contract.__name__
@@ -493,6 +509,7 @@ def npu_kernel(
             name, Source(name, text), operands, prototype.result, chosen.pointers, prototype.numbers, tile, depth,
             columns, cores, cycles,
         )  # fmt: skip
-        return CustomKernel(contract, function, chosen, tolerance, gradient)
+        is_float = as_dtype(prototype.result).is_floating_point
+        return CustomKernel(contract, function, chosen, 0.01 * is_float if tolerance is None else tolerance, gradient)
 
     return decorate

@@ -188,6 +188,9 @@ def test_gradients() -> None:
     x = nt.ones(3, requires_grad=True)
     kernel(x).sum().backward()
     assert x.grad.tolist() == [2, 2, 2]
+    single = made(source, contract, **options, gradient=lambda gradient, a: gradient)
+    with pytest.raises(nt.ArgumentError, match="k: `gradient` must return a tuple of 1 tensors"):
+        single(x).sum().backward()
     with pytest.raises(nt.GradientError, match="k has no derivative"):
         made(source, contract, **options)(x).sum().backward()
 
@@ -215,6 +218,18 @@ def test_contracts_have_the_shape_and_dtype_of_the_result(contract: Any, error: 
         kernel(nt.zeros(5, dtype="int32")).numpy()
     with pytest.raises(error, match=message):
         kernel.test((5,), targets=["npu1"])
+
+
+def test_contracts_that_work_in_place_change_nothing() -> None:
+    def twice(a: Array) -> Array:
+        a *= 2
+        return a
+
+    kernel = made(f"{HEAD} for (int i = 0; i < n; ++i) out[i] = a[i]; }}", twice)
+    x = nt.arange(4).to(nt.int32)
+    assert kernel(x).tolist() == [0, 2, 4, 6]
+    assert x.tolist() == [0, 1, 2, 3]
+    assert not kernel.test((5, 40), targets=["npu1"])
 
 
 def test_costs_say_what_bounds_a_kernel() -> None:
@@ -265,7 +280,7 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "unwritten result": (f"{HEAD} out[0] = 3 * a[0]; }}", {}, "elements differ"),
     "tile too large": (SCALE, {"tile": 1 << 16}, "bytes"),
     "tile of odd bytes": ("void k(const uint8 *a, uint8 *out) { out[0] = 3 * a[0]; }", {"tile": 3}, "bytes|word"),
-    "no buffer": (SCALE, {"depth": 0}, "depth|buffer|at least"),
+    "off by a little": (f"{HEAD} for (int i = 0; i < n; ++i) out[i] = 3 * a[i] + 1; }}", {}, "elements differ"),
 }  # fmt: skip
 
 
@@ -288,6 +303,7 @@ def test_broken_kernels_say_what_is_wrong(name: str) -> None:
         ("void k(const int32 *b, int32 *out) {}", {}, r"takes \(a\) in Python and \(b\) in C\+\+"),
         (SCALE, {"pattern": "spiral"}, "pattern must be one of map"),
         (SCALE, {"pattern": "neighbours"}, "takes 3 pointers"),
+        *((SCALE, {name: 0}, f"{name} must be 1 or more") for name in ("tile", "depth", "columns", "cores")),
     ],
 )
 def test_declarations_that_do_not_fit(source: str, options: dict[str, Any], message: str) -> None:
