@@ -150,7 +150,9 @@ def _quantized_matmul(
     a: Tensor, a_scale: Tensor, a_zero: Tensor | None, b: Tensor, b_scale: Tensor, b_zero: Tensor | None
 ) -> Tensor:
     """Multiply matrices that the file dequantizes before a product, as integers."""
-    return (_matmul_integer(a, b, a_zero, b_zero).to("float32") * (a_scale * b_scale)).to(a_scale.dtype)
+    return (_matmul_integer(a, b, a_zero, b_zero).to("float32") * (a_scale.to("float32") * b_scale.to("float32"))).to(
+        a_scale.dtype
+    )
 
 
 def _quantized_conv(
@@ -159,7 +161,8 @@ def _quantized_conv(
 ) -> Tensor:  # fmt: skip
     """Convolve images with a weight that the file dequantizes before, as integers."""
     channels = [-1, *[1] * (x.ndim - 2)]
-    scale = x_scale * (w_scale.reshape(channels) if w_scale.ndim else w_scale)
+    # In float32, where the product of two small scales of float16 does not vanish.
+    scale = x_scale.to("float32") * (w_scale.reshape(channels) if w_scale.ndim else w_scale).to("float32")
     y = (_conv_integer(x, w, x_zero, w_zero, **attributes).to("float32") * scale).to(x_scale.dtype)
     return y if b is None else y + b.reshape(channels)
 

@@ -168,7 +168,7 @@ class _TransformerLayer(Module):
             setattr(self, f"dropout{number}", Dropout(dropout))
         self.activation = getattr(F, activation) if isinstance(activation, str) else activation
 
-    def _apply(self, x: Tensor, *attentions: Callable[[Tensor], Any]) -> Tensor:
+    def _in_order(self, x: Tensor, *attentions: Callable[[Tensor], Any]) -> Tensor:
         """Apply attentions, then the network, each with its residual, dropout and norm."""
         for number, part in enumerate((*attentions, self._network), 1):
             norm, dropout = getattr(self, f"norm{number}"), getattr(self, f"dropout{number}")
@@ -219,7 +219,7 @@ class TransformerEncoderLayer(_TransformerLayer, attentions=("self_attn",)):
         self, src: Tensor, src_mask: Mask = None, src_key_padding_mask: Mask = None, is_causal: bool = False
     ) -> Any:
         """Apply the layer; masks are those of `MultiheadAttention`."""
-        return self._apply(
+        return self._in_order(
             src, lambda x: self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)[0]
         )
 
@@ -246,7 +246,7 @@ class TransformerDecoderLayer(_TransformerLayer, attentions=("self_attn", "multi
         """Apply the layer; masks are those of `MultiheadAttention`."""
         own = tgt_key_padding_mask, False, tgt_mask, True, tgt_is_causal
         other = memory_key_padding_mask, False, memory_mask, True, memory_is_causal
-        return self._apply(
+        return self._in_order(
             tgt, lambda x: self.self_attn(x, x, x, *own)[0], lambda x: self.multihead_attn(x, memory, memory, *other)[0]
         )
 
@@ -351,12 +351,12 @@ class Transformer(Module):
         def norm() -> LayerNorm:
             return LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
 
-        self.encoder = custom_encoder or TransformerEncoder(
-            TransformerEncoderLayer(*arguments), num_encoder_layers, norm()
-        )
-        self.decoder = custom_decoder or TransformerDecoder(
-            TransformerDecoderLayer(*arguments), num_decoder_layers, norm()
-        )
+        self.encoder: Any = custom_encoder
+        self.decoder: Any = custom_decoder
+        if custom_encoder is None:
+            self.encoder = TransformerEncoder(TransformerEncoderLayer(*arguments), num_encoder_layers, norm())
+        if custom_decoder is None:
+            self.decoder = TransformerDecoder(TransformerDecoderLayer(*arguments), num_decoder_layers, norm())
         self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
         for parameter in self.parameters():
             if parameter.ndim > 1:

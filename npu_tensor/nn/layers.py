@@ -669,6 +669,14 @@ class InstanceNorm3d(_InstanceNorm):
     dims = (4, 5)
 
 
+def _padding_row(index: int | None, rows: int) -> int | None:
+    if index is None:
+        return None
+    if not -rows <= index < rows:
+        raise ArgumentError(f"padding_idx {index} must be within num_embeddings {rows}")
+    return index % rows
+
+
 class Embedding(Module):
     """Lookup of rows of the weight (num_embeddings, embedding_dim) by index.
 
@@ -692,11 +700,9 @@ class Embedding(Module):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
-            raise ArgumentError(f"padding_idx {padding_idx} must be within num_embeddings {num_embeddings}")
+        self.padding_idx = _padding_row(padding_idx, num_embeddings)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.max_norm, self.norm_type = max_norm, norm_type
-        self.padding_idx = padding_idx if padding_idx is None else padding_idx % num_embeddings
         self.weight = Parameter(zeros(num_embeddings, embedding_dim, device=device, dtype=dtype))
         self.reset_parameters()
 
@@ -758,7 +764,7 @@ class EmbeddingBag(Module):
     ) -> None:
         self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
         self.include_last_offset = include_last_offset
-        self.padding_idx = padding_idx if padding_idx is None else padding_idx % num_embeddings
+        self.padding_idx = _padding_row(padding_idx, num_embeddings)
         self.weight = Parameter(zeros(num_embeddings, embedding_dim, device=device, dtype=dtype))
         self.reset_parameters()
 

@@ -210,7 +210,7 @@ def dequantize(input, /):
     *lead, blocks = input.shape
     dtype = as_dtype(input.dtype)
     codes, scales, addends = parts(input.reshape(-1), dtype.name)
-    values = scales[..., None] * _wide(codes).reshape(*scales.shape, -1)
+    values = scales[..., None] * _wide(codes).reshape(*scales.shape, codes.shape[-1] // scales.shape[-1])
     if addends is not None:
         values += addends[..., None]
     return values.reshape(*lead, blocks * dtype.block)
