@@ -329,21 +329,6 @@ def kernels() -> Iterator[dict[str, Any]]:
         }
 
 
-def _traced_summaries(traced: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Summarize the errors of counted cycles over all kernels, and over those of the same kind of code."""
-    same = [row for row in traced if row["code"] == "the same kind of code"]
-    return [
-        {
-            "of": name,
-            "rows": len(rows),
-            "median": median(abs(row["ratio"] - 1) for row in rows),
-            "within_2": sum(0.5 <= row["ratio"] <= 2 for row in rows) / len(rows),
-            "slower": sum(row["ratio"] > DIFFERENT for row in rows),
-        }
-        for name, rows in (("all kernels", traced), ("the same kind of code", same))
-    ]
-
-
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return median and 90 % error, shares within 25 % and 50 %, and the share of correctly ranked pairs."""
     errors = [abs(row["error"]) for row in rows]
@@ -364,19 +349,15 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _summaries(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Summarize all rows without the sources' factors, held-out rows with and without, fitted rows, and each source."""
+    """Summarize held-out rows with and without the sources' factors, fitted rows, and held-out rows by source."""
     kept = [row for row in rows if not row["fit"]]
-
-    def like_ours(chosen: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [
-            row | {"predicted_us": row["like_ours_us"], "error": row["like_ours_us"] / row["published_us"] - 1}
-            for row in chosen
-        ]
-
+    ours = [
+        row | {"predicted_us": row["like_ours_us"], "error": row["like_ours_us"] / row["published_us"] - 1}
+        for row in kept
+    ]
     result = {
-        "all rows, code as ours": summary(like_ours(rows)),
-        "the same, all code as ours": summary(like_ours(kept)),
         "kept out": summary(kept),
+        "the same, all code as ours": summary(ours),
         "used for fitting": summary([row for row in rows if row["fit"]]),
     }
     for source in dict.fromkeys(row["source"] for row in kept):
@@ -391,18 +372,12 @@ def main(quick: bool, everything: bool) -> Outcome:
     rows = list(compared(row for row in measurements() if not quick or (row.tile is None and row.kind != "decode")))
     summaries = _summaries(rows)
     traced = list(kernels())
-    traced_summaries = _traced_summaries(traced)
     tables: list[Table] = [
         table(
             "kernels: cycles of a call, traced and counted",
             traced,
             *("array", "work", "size", "traced:,", "ours:,.0f", "ratio:.2f", "code"),
-        ),
-        table(
-            "errors of counted cycles",
-            traced_summaries,
-            *("of", "rows", "median:.0%", "within a factor of 2 = within_2:.0%", f"slower by {DIFFERENT} x = slower"),
-        ),
+        )
     ]
     if everything:
         tables.append(
@@ -421,8 +396,7 @@ def main(quick: bool, everything: bool) -> Outcome:
             *("within 50 % = within_50:.0%", "pairs", "ranked right = ranked:.1%"),
         )
     )
-    result = {"rows": rows, "summaries": summaries, "kernels": traced, "kernel_summaries": traced_summaries}
-    return Outcome(result, tables, [])
+    return Outcome({"rows": rows, "summaries": summaries, "kernels": traced}, tables, [])
 
 
 if __name__ == "__main__":

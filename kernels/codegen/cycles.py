@@ -58,11 +58,6 @@ class PrimitiveForm(NamedTuple):
     constant: float | None = None
 
     @property
-    def brief(self) -> bool:
-        """True if the result is a register of bfloat16."""
-        return self.name == "short maximum zero"
-
-    @property
     def briefs(self) -> tuple[int, ...]:
         """Places of the operands that the form reads as registers of bfloat16."""
         return (0,) * self.name.startswith("short") + (1,) * self.name.endswith("short")
@@ -252,12 +247,11 @@ def work(
             start = max(use(operand, counted.takes, place in briefs) for place, operand in enumerate(operands))
             slots = [a + b for a, b in zip(slots, counted.work.slots, strict=True)]
             ready[number] = start + counted.work.latency
-            places[number] = BRIEF if form is not None and form.brief else counted.gives
+            places[number] = counted.gives
             carried = max(carried, counted.work.carried)
         if number in program.outputs:
             size, converted = stored(number)
-            narrows = converted and places.get(number) != BRIEF
-            ready[number] = use(number, ACCUMULATOR if narrows else 0) + STORE_LATENCY
+            ready[number] = use(number, ACCUMULATOR if converted else 0) + STORE_LATENCY
             slots[store] += -(-size // array.store_bytes)
     return LoopWork._make([*slots, max(ready.values(), default=0), carried])
 

@@ -20,7 +20,6 @@ from npu_tensor.kernels.codegen.cycles import PrimitiveForm, has_code
 from npu_tensor.ops.analysis import Precision, exact_in_bfloat16, needed, nonnegative, precisions
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.ops.primitives import PRIMITIVES
-from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 
 REGISTERS: Final[Mapping[str, str]] = {
     "float32": "float",
@@ -47,10 +46,6 @@ FUNCTIONS: Final = {"and": "bit_and", "or": "bit_or", "xor": "bit_xor", "not": "
 # C++ of each cheaper form. A short number is exact in bfloat16; short_x and short_y are bfloat16 registers.
 FORMS: Final[Mapping[str, str]] = {
     "short mul short": "nt::mul({short_x}, {short_y})",
-    "short mul factor": "nt::mul({short_x}, {y}_factor)",
-    "short maximum zero": "nt::positive_part({short_x})",
-    "div row length": "nt::mul<nt::{precision}>({x}, {y}_reciprocal)",
-    "rsqrt": "nt::rsqrt<nt::{precision}>({x})",
     "short mul constant": "nt::mul({short_x}, nt::SplitConstant<{parts}>({constant}))",
     "add short": "nt::add({x}, {short_y})",
     "sub short": "nt::sub({x}, {short_y})",
@@ -65,20 +60,12 @@ FORMS: Final[Mapping[str, str]] = {
 }
 
 
-PREPARED: Final[Mapping[str, str]] = {"short mul factor": "factor", "div row length": "reciprocal"}
-"""Function of the second operand of a form that is computed before the loop."""
-
-
 class Statements(NamedTuple):
-    """C++ of a program: lines before the loop, lines inside it, and the expression of every needed instruction.
-
-    `stored` are the expressions to store; a number that is a register of bfloat16 is not converted.
-    """
+    """C++ of a program: lines before the loop, lines inside it, and the expression of every needed instruction."""
 
     hoisted: list[str]
     body: list[str]
     values: dict[int, str]
-    stored: dict[int, str]
 
 
 def refusal(program: Program, given: Collection[int] = (), roots: Iterable[int] | None = None) -> str | None:
@@ -141,7 +128,6 @@ def statements(
     invariant: Collection[int] = (),
     short: Collection[int] = (),
     prefix: str = "v",
-    rounded: bool = False,
 ) -> Statements:
     """Generate the statements that compute `roots` from the expressions in `given`.
 
@@ -156,7 +142,6 @@ def statements(
             these are hoisted.
         short: Members of `given` whose expressions are bfloat16 registers, which are cheaper to multiply.
         prefix: Prefix of the variable names.
-        rounded: True if the roots are rounded to bfloat16.
 
     Raises:
         KeyError: The program has a `refusal`.
@@ -164,51 +149,34 @@ def statements(
     roots = list(program.outputs if roots is None else roots)
     order = needed(program, roots, given)
     precision_of = precisions(program, order, precision, short)
-    forms = cheaper(program, order, precision_of, short, invariant, rounded)
-    skipped = unread(program, order, forms) - set(roots)
+    forms = cheaper(program, order, precision_of, short)
     hoisted: list[str] = []
     body: list[str] = []
     values: dict[int, str] = {}
     brief: dict[int, str] = {}
-    stored: dict[int, str] = {}
     constant: set[int] = set()
     for number in order:
-        if number in skipped:
-            continue
         instruction = program.instructions[number]
         if number in given:
             expression = given[number]
             same = number in invariant
         else:
-            form = forms.get(number)
-            if form is not None and form.name in PREPARED:
-                function, operand = PREPARED[form.name], values[form.y]
-                line = f"const auto {operand}_{function} = nt::{function}({operand});"
-                hoisted += [line] if line not in hoisted else []
-            expression = _expression(program, instruction, values, brief, lanes, precision_of[number], form)
+            expression = _expression(
+                program, instruction, values, brief, lanes, precision_of[number], forms.get(number)
+            )
             same = all(operand in constant for operand in instruction.operands)
         values[number] = f"{prefix}{number}"
         if same:
             constant.add(number)
         lines = hoisted if same else body
-        is_brief = number in forms and forms[number].brief
-        stored[number] = f"{prefix}{number}_short" if is_brief else values[number]
-        if is_brief or (number in short and number in given):
+        if number in short and number in given:
             brief[number] = f"nt::brief({prefix}{number}_short)"
             lines.append(f"const auto {prefix}{number}_short = {expression};")
             expression = f"nt::widened({prefix}{number}_short)"
         else:
             brief[number] = f"nt::brief({values[number]})"
         lines.append(f"const auto {values[number]} = {expression};")
-    return Statements(hoisted, body, values, stored)
-
-
-def unread(program: Program, order: Iterable[int], forms: Mapping[int, PrimitiveForm]) -> set[int]:
-    """Return the square roots that only reciprocals read, which take their operands instead."""
-    read = set(program.outputs)
-    for number in order:
-        read.update(forms[number][1:3] if number in forms else program.instructions[number].operands)
-    return {number for number in order if program.instructions[number].primitive == "sqrt" and number not in read}
+    return Statements(hoisted, body, values)
 
 
 def _expression(
@@ -238,30 +206,10 @@ def _expression(
 
 
 def cheaper(
-    program: Program,
-    order: Sequence[int],
-    precision_of: Mapping[int, Precision],
-    short: Collection[int] = (),
-    invariant: Collection[int] = (),
-    rounded: bool = False,
+    program: Program, order: Sequence[int], precision_of: Mapping[int, Precision], short: Collection[int] = ()
 ) -> dict[int, PrimitiveForm]:
-    """Find the instructions of `order` for which the header has a function cheaper than the general one.
-
-    Args:
-        program: Program to translate.
-        order: Instructions, operands first.
-        precision_of: Precision of each instruction.
-        short: Loads whose values are exact in bfloat16.
-        invariant: Loads that are the same in every iteration of the loop.
-        rounded: True if the results are rounded to bfloat16. One factor of an instruction of half precision may then be
-            rounded too, as it is if ops are not fused.
-    """
+    """Find the instructions of `order` for which the header has a function cheaper than the general one."""
     exact = exact_in_bfloat16(program, order, short)
-    same = set(invariant)
-    for number in order:
-        operands = program.instructions[number].operands
-        if program.instructions[number].primitive == "constant" or (operands and same.issuperset(operands)):
-            same.add(number)
     positive = nonnegative(program, order)
     forms: dict[int, PrimitiveForm] = {}
     for number in order:
@@ -277,50 +225,26 @@ def cheaper(
             x, y = y, x
         constant = _constant(program, y)
         form = None
-        rounds = rounded and precision_of[number] == "half"
-        is_short = rounds or x in exact
-        fixed, other = (x, y) if x in same else (y, x)
-        factor = None
-        if fixed in same and other not in same and (rounds or other in exact):
-            factor = PrimitiveForm("short mul factor", other, fixed)
         if primitive in ("add", "sub") and y in short:
             form = PrimitiveForm(f"{primitive} short", x, y)
-        elif primitive == "mul" and (exact.issuperset(operands) or (rounds and (x == y or y in exact))):
+        elif primitive == "mul" and exact.issuperset(operands):
             form = PrimitiveForm("short mul short", x, y)
         elif primitive == "mul" and constant is not None and _splits(constant):
-            form = PrimitiveForm("short mul constant" if is_short else "mul constant", x, y, constant)
-        elif primitive == "mul" and factor is not None and precision_of[number] == "half":
-            form = factor
+            form = PrimitiveForm("short mul constant" if x in exact else "mul constant", x, y, constant)
         elif primitive == "mul" and y in exact:
             form = PrimitiveForm("mul short", x, y)
-        elif primitive == "maximum" and constant == 0 and x in short:
-            form = PrimitiveForm("short maximum zero", x, y)
         elif (
             primitive in ("gt", "lt", "maximum", "minimum") and constant is not None and np.isfinite(_float32(constant))
         ):
             form = PrimitiveForm(f"{primitive} constant", x, y, constant)
-        elif primitive == "div" and _is_row_length(program, y):
-            form = PrimitiveForm("div row length", x, y)
         elif primitive == "div" and precision_of[number] == "half":
-            if _constant(program, x) == 1 and program.instructions[y].primitive == "sqrt" and y in precision_of:
-                (root,) = program.instructions[y].operands
-                form = PrimitiveForm("rsqrt", root, root)
-            elif constant is not None and _splits(constant):
-                form = PrimitiveForm("short mul constant" if is_short else "mul constant", x, y, 1 / constant)
+            if constant is not None and _splits(constant):
+                form = PrimitiveForm("short mul constant" if x in exact else "mul constant", x, y, 1 / constant)
             elif _is_one_or_more(program, y, positive):
-                form = PrimitiveForm("short div one or more" if is_short else "div one or more", x, y)
+                form = PrimitiveForm("short div one or more" if x in exact else "div one or more", x, y)
         if form is not None:
             forms[number] = form
     return forms
-
-
-def _is_row_length(program: Program, number: int) -> bool:
-    primitive, operands, _, value = program.instructions[number]
-    return (
-        value == ROW_LENGTH_SLOT
-        if primitive == "scalar"
-        else primitive == "cast" and _is_row_length(program, *operands)
-    )
 
 
 def _constant(program: Program, number: int) -> float | None:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.array import ARRAYS, Arch
 from npu_tensor.kernels.codegen.cycles import LOOP_CYCLES, LoopWork, lanes_cycles, program_bytes, work
-from npu_tensor.kernels.codegen.emitter import cheaper, unread
+from npu_tensor.kernels.codegen.emitter import cheaper
 from npu_tensor.kernels.rowwise.program import (
     VECTOR_BYTES,
     RowProgram,
@@ -21,7 +21,7 @@ from npu_tensor.kernels.rowwise.program import (
 )
 from npu_tensor.ops.analysis import Precision, needed, precisions, worth_keeping
 
-COSTLY: Final = 10
+COSTLY: Final = 30
 """Threshold in cycles per vector from which a value is kept for a later walk instead of being recomputed."""
 
 CALLED_BYTES: Final = 400
@@ -90,10 +90,8 @@ def _work(row: RowProgram, arch: Arch, chosen: _Chosen) -> LoopWork:
     for number, (primitive, _, _, slot) in enumerate(row.program.instructions):
         if primitive == "load":
             memory[number] = row.inputs[slot].dtype
-    same = [number for number, differs in enumerate(varying(row)) if not differs]
-    forms = cheaper(row.program, chosen.numbers, chosen.precision, short_loads(row), same)
-    read = [number for number in chosen.numbers if number not in unread(row.program, chosen.numbers, forms)]
-    return work(row.program, arch, row.lanes, chosen.precision, read, forms, memory)
+    forms = cheaper(row.program, chosen.numbers, chosen.precision, short_loads(row))
+    return work(row.program, arch, row.lanes, chosen.precision, chosen.numbers, forms, memory)
 
 
 def _bytes(row: RowProgram, precision: Precision, number: int) -> int:

@@ -146,7 +146,7 @@ class _Code:
             lines.append(f"  total{reduction}.add({value}, {start}, lanes);")
         lines += [f"  nt::store(value{number} + start, {code.values[number]});" for number in stored]
         for output in walk.outputs:
-            lines.append(f"  nt::store({places[-1 - output]}, {code.stored[self.program.outputs[output]]});")
+            lines.append(f"  nt::store({places[-1 - output]}, {code.values[self.program.outputs[output]]});")
         return "\n".join([*lines, "});"])
 
     def after(self, number: int, places: Mapping[int, str], known: Iterable[int], state: str) -> str:

@@ -22,7 +22,6 @@ from npu_tensor.kernels.rowwise.cost import code_bytes, costly_value, walk_cost
 from npu_tensor.kernels.rowwise.program import VECTOR_BYTES, RowOperand, RowProgram, RowWalk, walks
 from npu_tensor.kernels.rowwise.row_layout import RowLayout
 from npu_tensor.kernels.rowwise.source import LONG, first_stream, partial_bytes, state_bytes
-from npu_tensor.ops.analysis import needed
 from npu_tensor.ops.declare import Layout
 
 CORE_BYTES: Final = LIMITS["core"].memory - DEFAULT_STACK - 2048
@@ -289,8 +288,7 @@ class WholeRows(RowwisePlan):
         for walk in walks(self.row):
             cost = walk_cost(self.row, walk, arch, known)
             total += cost.of(self.row.lanes, self.task.length) + cost.row
-            # The cost of storing is not charged to the first pass that computes them.
-            known = tuple(set(self.values).intersection((*known, *needed(self.row.program, walk.roots))))
+            known = self.values  # The cost of storing is not charged to the first pass that computes them.
         return total
 
     @property

@@ -104,8 +104,6 @@ void weigh() {
     nt::weigh_rows<Tile, false>(at<float>(0), at<bfloat16>(1), 0, {}, top, {}, aie::zeros<float, Tile::lanes>());
 }
 constexpr auto one = [] { return nt::Split<1, 16>{{aie::broadcast<bfloat16, 16>(1)}}; };
-const nt::Split<2, 16> x_factor{{one()[0], one()[0]}};
-const auto x_reciprocal = aie::broadcast<float, 16>(1);
 template <typename T, unsigned N>
 auto ones() { return nt::broadcast<T, N>(T(1)); }
 """

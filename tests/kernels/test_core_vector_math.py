@@ -165,8 +165,6 @@ FORMS: dict[str, tuple[str, Callable[[Array, Array], Array]]] = {
     "minimum": ("nt::minimum(x, -0.5f)", lambda x, _: np.minimum(x, -0.5)),
     "maximum_positive": ("nt::maximum(x, 1.5f)", lambda x, _: np.maximum(x, 1.5)),
     "minimum_positive": ("nt::minimum(x, 1.5f)", lambda x, _: np.minimum(x, 1.5)),
-    "brief_factor": ("nt::mul(nt::brief(x), nt::factor(y))", np.multiply),
-    "positive_part": ("nt::widened(nt::positive_part(nt::brief(x)))", lambda x, _: np.maximum(x, 0)),
     "add_brief": ("nt::add(x, nt::brief(y))", np.add),
     "sub_brief": ("nt::sub(x, nt::brief(y))", np.subtract),
     "gt_zero": ("nt::one_where(nt::gt(x, 0.0f))", lambda x, _: np.float64(x > 0)),
@@ -314,8 +312,6 @@ def test_cheaper_forms_are_as_exact_as_promised(library: ctypes.CDLL, name: str)
     if "quotient" in name:
         y = np.maximum(np.abs(y), 1)  # NaN stays NaN
         y[(y >= 2.0**126) & np.isfinite(y)] = 2
-    if name == "brief_factor":
-        y[(np.abs(y) < 2.0**-96) & (y != 0)] = 1
     x[(np.abs(x) < 2.0**-102) & (x != 0)] = 1  # the lower parts of a factor that are denormals are zero
     size = x.size // 16 * 16
     x, y = x[:size], y[:size]

@@ -224,24 +224,6 @@ inline Float<N> widened(const Bfloat<N> &x) {
     return value(Sum<N>(x));
 }
 
-// A factor of many numbers. Its parts have the same sign and are both zero or none, so that the sum of their products
-// with a bfloat16 number is right in all cases, but for an infinite one and a factor below 2^-96.
-template <unsigned N>
-inline Split<2, N> factor(const Float<N> &x) {
-    const Float<N> leading = from_bits(aie::bit_and(-65536, bits(x))), rest = aie::sub(x, leading);
-    const auto first = brief(leading);
-    const Float<N> tiny = value(Sum<N>(aie::mul(first[0], bfloat16(0x1p-30f))));
-    const auto absent = aie::eq(magnitude(rest), 0) | aie::ge(magnitude(x), INFINITY_BITS);
-    return {{first[0], brief(select(absent, tiny, rest))[0]}};
-}
-
-// max(x, 0); a NaN stays. The bits of negative numbers, as integers, are those up to -128.
-template <unsigned N>
-inline Bfloat<N> positive_part(const Split<1, N> &x) {
-    const auto negative = aie::lt(x[0].template cast_to<int16>(), int16(-127));
-    return aie::select(x[0], aie::zeros<bfloat16, N>(), negative);
-}
-
 // Only one port converts while it loads: the product with 1 widens the other operand.
 template <unsigned N>
 inline Float<N> add(const Float<N> &a, const Split<1, N> &b) {

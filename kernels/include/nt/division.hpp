@@ -97,20 +97,16 @@ inline Float<N> div(const Float<N> &a, const Float<N> &b) {
 constexpr int32 LARGEST_DIVISOR_BITS = 0x7f000000;
 template <unsigned N>
 inline Float<N> div_by_bounded(const Split<1, N> &a, const Float<N> &b) {
-    // b = m 2^n; products with 2^-n are exact.
+    // b = m 2^n, and a 2^-n is exact.
     const Int<N> exponents = aie::bit_and(INFINITY_BITS, bits(b));
     const Bfloat<N> power =
         to_bfloat16(from_bits(aie::sub(aie::broadcast<int32, N>(LARGEST_DIVISOR_BITS), exponents)));
     const Bfloat<N> top = aie::mul(a[0], power).template to_vector<bfloat16>();
-    const auto divisor = split<2>(b);
-    const Bfloat<N> m = aie::mul(divisor[0], power).template to_vector<bfloat16>();
-    const Bfloat<N> rest = aie::mul(divisor[1], power).template to_vector<bfloat16>();
-    // A parabola that is 1.5 to 4.5 % below 1 / m: where all terms have the sign of a, infinities and zeros come out
-    // right by themselves.
-    Bfloat<N> y = aie::mac(constant_sum<N>(-1.41088f), m, bfloat16(0.313476f)).template to_vector<bfloat16>();
-    y = aie::mac(constant_sum<N>(2.05757f), m, y).template to_vector<bfloat16>();
-    const Sum<N> error = aie::msc(aie::msc(constant_sum<N>(1.0f), m, y), rest, y);
-    // 1 / m = y (1 + error + error^2 + ...)
+    const auto m = split<2>(mantissa(b));
+    // Newton's step aims below 1 / m by more than its error: where all terms have the sign of a, infinities and zeros
+    // come out right by themselves.
+    const Bfloat<N> y = reciprocal_estimate(m[0], 0.9921875f);
+    const Sum<N> error = remainder(constant_sum<N>(1.0f), m, Split<1, N>{{y}});
     const Bfloat<N> e = error.template to_vector<bfloat16>();
     const Bfloat<N> correction = aie::mac(error, e, e).template to_vector<bfloat16>();
     const Sum<N> quotient = aie::mul(top, y);
@@ -150,12 +146,6 @@ inline Float<N> rsqrt_of_mantissa(const Split<P::parts, N> &m) {
     y = aie::mac(constant_sum<N>(1.55618719f), lead, y).template to_vector<bfloat16>();
     // error = 1 - m y^2; 1 / sqrt(m) = y / sqrt(1 - error) = y (1 + error/2 + 3/8 error^2 + 5/16 error^3 + ...)
     const auto square = split<2>(value(Sum<N>(aie::mul(y, y))));
-    if constexpr (P::parts == 2) {  // to the square of the error, 2^-18
-        const Bfloat<N> e = remainder(constant_sum<N>(1.0f), m, square).template to_vector<bfloat16>();
-        const Bfloat<N> slope = aie::mac(constant_sum<N>(0.5f), e, bfloat16(0.375f)).template to_vector<bfloat16>();
-        const Bfloat<N> correction = aie::mul(e, slope).template to_vector<bfloat16>();
-        return value(aie::mac(Sum<N>(y), y, correction));
-    }
     constexpr float series[] = {35.0f / 128, 5.0f / 16, 3.0f / 8, 0.5f};
     const auto e = split<P::parts>(value(remainder(constant_sum<N>(1.0f), m, square)));
     const auto slope = split<P::parts>(polynomial<1>(e, series));
