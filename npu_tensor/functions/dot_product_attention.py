@@ -15,6 +15,7 @@ from npu_tensor.functions.register import composite
 from npu_tensor.functions.shape import cat, pad
 from npu_tensor.graph.history import grad_mode
 from npu_tensor.kernels.attention import FEATURES
+from npu_tensor.kernels.attention.design import CORES
 from npu_tensor.planner.selection import accelerators, current
 from npu_tensor.runtime.devices.device_kind import device_option
 from npu_tensor.runtime.devices.device_uri import parse_uri
@@ -148,11 +149,17 @@ def is_fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, ena
 
 
 def _suits_array(query: Tensor, key: Tensor, value: Tensor, devices: tuple[Accelerator, ...]) -> bool:
-    """Return True if an NPU has a kernel for the operands; its products are faster than the CPU's attention."""
+    """Return True if an NPU has a kernel for the operands; its products are faster than the CPU's attention.
+
+    The host pads operands with fewer rows than the cores of a column compute at once, which ends a launch. Products of
+    so few rows stay in one launch with their neighbours.
+    """
     rounds = any(device_option(parse_uri(device.uri), "float32") == "bfloat16" for device in devices)
     dtypes = (bfloat16, float16, float32) if rounds else (bfloat16,)
     features = query.shape[-1]
-    return features in FEATURES and value.shape[-1] == features and all(x.dtype in dtypes for x in (query, key, value))
+    if features not in FEATURES or query.shape[-2] < CORES * FEATURES[features][0]:
+        return False
+    return value.shape[-1] == features and all(x.dtype in dtypes for x in (query, key, value))
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, is_causal: bool) -> Tensor:
