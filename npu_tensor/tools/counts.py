@@ -190,6 +190,8 @@ def counted(arch: Arch) -> dict[str, list[int]]:
         raise FileNotFoundError("no C++ compiler (g++ or clang++) on this machine")
     folder = Path(cycles.__file__).parents[1]
     options = ["-std=c++20", "-O0", "-w", f"-D__AIE_ARCH__={20 if arch == 'aie2' else 21}", "-shared", "-fPIC"]
+    if "clang" not in Path(compiler).name:
+        options.append("-fno-gnu-unique")  # Other libraries of this process have the same names in other layouts.
     includes = [f"-I{folder / 'host'}", f"-I{folder / 'include'}"]
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, "counts.so")
