@@ -206,7 +206,7 @@ class CustomKernel:
             shapes: Shapes of the operands; one shape stands for all.
             target: Array, as in URIs of simulated devices: "npu1", "npu2?cols=4".
         """
-        _, offer = self._planned(shapes, target)
+        offer = self._planned(shapes, target)
         if isinstance(offer, Refusal):
             return [self._explained(offer.reason)]
         design = offer.design()
@@ -319,13 +319,13 @@ class CustomKernel:
             raise ArgumentError(f"{self.name} has {len(operands)} operands; give one shape, or one for each")
         yield from zip([*shapes] * (len(operands) if len(shapes) == 1 else 1), operands, strict=True)
 
-    def _planned(self, shapes: Sequence[Sequence[int]], target: str) -> tuple[Task, Offer | Refusal]:
+    def _planned(self, shapes: Sequence[Sequence[int]], target: str) -> Offer | Refusal:
         shapes = shapes or ((1000,) if self._pattern is PATTERNS["map"] else (10, 100),)
         descs = [TensorDesc.of(tuple(shape), as_dtype(dtype)) for shape, (_, dtype) in self._with_dtypes(shapes)]
-        return capture_task(self, descs, simulated_target(parse_uri(f"sim:{target.removeprefix('sim:')}")))
+        return capture_task(self, descs, simulated_target(parse_uri(f"sim:{target.removeprefix('sim:')}")))[1]
 
     def _offer(self, shapes: Sequence[Sequence[int]], target: str) -> Offer:
-        _, offer = self._planned(shapes, target)
+        offer = self._planned(shapes, target)
         if isinstance(offer, Refusal):
             raise BuildError(self._explained(offer.reason))
         return offer
@@ -335,9 +335,9 @@ class CustomKernel:
     def _simulation(self, target: str, shape: Shape, operands: Sequence[Array]) -> partial[Array]:
         """Return a call that simulates the kernel, or one that raises BuildError with what is wrong."""
         problems = self.check(shape, target=target)
-        _, offer = self._planned((shape,), target)
-        if problems or isinstance(offer, Refusal):
+        if problems:
             return partial(_refuse, "; ".join(problems))
+        offer = self._offer((shape,), target)
         result_shape = self._pattern.result_shape([shape] * len(operands))
         return partial(_simulated, offer.design(), offer.operands, operands, result_shape)
 
@@ -472,7 +472,7 @@ def npu_kernel(
             tensors; without it there is none.
 
     Returns:
-        A decorator for the NumPy function; its result is an `CustomKernel`.
+        A decorator for the NumPy function; its result is a `CustomKernel`.
 
     Raises:
         ArgumentError: The pattern is unknown, or the C++ function is missing or has other parameters.

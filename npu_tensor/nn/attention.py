@@ -139,21 +139,23 @@ class _TransformerLayer(Module):
         if attentions:
             cls._attentions = attentions
 
-    def _build(
+    def __init__(
         self,
         d_model: int,
         nhead: int,
-        dim_feedforward: int,
-        dropout: float,
-        activation: str | Callable[[Tensor], Tensor],
-        layer_norm_eps: float,
-        batch_first: bool,
-        norm_first: bool,
-        bias: bool,
-        **options: Any,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = "relu",
+        layer_norm_eps: float = 1e-05,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         if activation not in ("relu", "gelu") and not callable(activation):
             raise ArgumentError(f"activation should be relu/gelu, not {activation}")
+        options: dict[str, Any] = {"device": device, "dtype": dtype}
         for name in self._attentions:
             attention = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **options)
             setattr(self, name, attention)
@@ -196,25 +198,6 @@ class TransformerEncoderLayer(_TransformerLayer, attentions=("self_attn",)):
         dtype: Dtype of the parameters.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | Callable[[Tensor], Tensor] = "relu",
-        layer_norm_eps: float = 1e-05,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        self._build(
-            *(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias),
-            device=device, dtype=dtype,
-        )  # fmt: skip
-
     def forward(
         self, src: Tensor, src_mask: Mask = None, src_key_padding_mask: Mask = None, is_causal: bool = False
     ) -> Any:
@@ -229,8 +212,6 @@ class TransformerDecoderLayer(_TransformerLayer, attentions=("self_attn", "multi
 
     The arguments are those of `TransformerEncoderLayer`.
     """
-
-    __init__ = TransformerEncoderLayer.__init__
 
     def forward(
         self,
@@ -251,7 +232,13 @@ class TransformerDecoderLayer(_TransformerLayer, attentions=("self_attn", "multi
         )
 
 
-class TransformerEncoder(Module):
+class _Stack(Module):
+    def __init__(self, layer: _TransformerLayer, num_layers: int, norm: Module | None = None) -> None:
+        self.layers = ModuleList([copy.deepcopy(layer) for _ in range(num_layers)])
+        self.num_layers, self.norm = num_layers, norm
+
+
+class TransformerEncoder(_Stack):
     """Stack of copies of a layer, optionally followed by a norm.
 
     Args:
@@ -261,8 +248,7 @@ class TransformerEncoder(Module):
     """
 
     def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: Module | None = None) -> None:
-        self.layers = ModuleList([copy.deepcopy(encoder_layer) for _ in range(num_layers)])
-        self.num_layers, self.norm = num_layers, norm
+        super().__init__(encoder_layer, num_layers, norm)
 
     def forward(
         self, src: Tensor, mask: Mask = None, src_key_padding_mask: Mask = None, is_causal: bool = False
@@ -273,7 +259,7 @@ class TransformerEncoder(Module):
         return src if self.norm is None else self.norm(src)
 
 
-class TransformerDecoder(Module):
+class TransformerDecoder(_Stack):
     """Stack of copies of a layer, optionally followed by a norm.
 
     Args:
@@ -283,8 +269,7 @@ class TransformerDecoder(Module):
     """
 
     def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
-        self.layers = ModuleList([copy.deepcopy(decoder_layer) for _ in range(num_layers)])
-        self.num_layers, self.norm = num_layers, norm
+        super().__init__(decoder_layer, num_layers, norm)
 
     def forward(
         self,

@@ -677,6 +677,12 @@ def _padding_row(index: int | None, rows: int) -> int | None:
     return index % rows
 
 
+def _reset_rows(weight: Parameter, padding_idx: int | None) -> None:
+    init.normal_(weight)
+    if padding_idx is not None:
+        init.zeros_(weight[padding_idx])
+
+
 class Embedding(Module):
     """Lookup of rows of the weight (num_embeddings, embedding_dim) by index.
 
@@ -708,9 +714,7 @@ class Embedding(Module):
 
     def reset_parameters(self) -> None:
         """Draw new random weights, with zeros at `padding_idx`."""
-        init.normal_(self.weight)
-        if self.padding_idx is not None:
-            init.zeros_(self.weight[self.padding_idx])
+        _reset_rows(self.weight, self.padding_idx)
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None) -> Embedding:
@@ -770,9 +774,7 @@ class EmbeddingBag(Module):
 
     def reset_parameters(self) -> None:
         """Draw new random weights, with zeros at `padding_idx`."""
-        init.normal_(self.weight)
-        if self.padding_idx is not None:
-            init.zeros_(self.weight[self.padding_idx])
+        _reset_rows(self.weight, self.padding_idx)
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Any:
         options: Any = {"include_last_offset": self.include_last_offset, "padding_idx": self.padding_idx}

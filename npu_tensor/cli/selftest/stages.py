@@ -138,7 +138,7 @@ def _attention(rng: np.random.Generator) -> list[Tensor]:
 
 
 def _fused_attention(rng: np.random.Generator) -> list[Tensor]:
-    q, k, v = (_halves(rng, 1, heads, 80, 64) for heads in (4, 2, 2))
+    q, k, v = (_halves(rng, 1, heads, 260, 64) for heads in (4, 2, 2))
     return [nt.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)]
 
 
