@@ -126,9 +126,13 @@ def group_norm(
 def _per_channel(values: Tensor | None, input: Tensor, groups: tuple[int, ...] | None = None) -> Tensor | None:
     if values is None:
         return None
-    if values.shape != (input.shape[1],):
+    _require_per_channel(values, input)
+    return record(ops.reshape.op, (values,), ((*(groups or values.shape), *(1 for _ in input.shape[2:])),))
+
+
+def _require_per_channel(values: Tensor | None, input: Tensor) -> None:
+    if values is not None and values.shape != (input.shape[1],):
         raise ShapeError(f"needs one element per channel, ({input.shape[1]},), not {list(values.shape)}")
-    return values.reshape(*(groups or values.shape), *(1 for _ in input.shape[2:]))
 
 
 @composite(method=False)
@@ -162,16 +166,17 @@ def batch_norm(
     require_float(input)
     if input.ndim < 2:
         raise ShapeError("needs two dimensions or more")
-    affine = _affine(_per_channel(weight, input), _per_channel(bias, input))
     if not training:
         if running_mean is None or running_var is None:
             raise ArgumentError("needs running_mean and running_var unless training")
-        mean, variance = _per_channel(running_mean, input), _per_channel(running_var, input)
-        assert mean is not None
-        assert variance is not None
-        weights, offsets = affine
-        scale: Tensor = ops.inverse_deviation(wide(variance), eps) * weights
-        return ops.batch_norm_op(input, scale, offsets - wide(mean) * scale)
+        for each in (running_mean, running_var, weight, bias):
+            _require_per_channel(each, input)
+        weights, offsets = _affine(weight, bias)
+        # Statistics stay vectors until the end: a view of each would cost as much as an op.
+        scale = ops.channel_scale(running_var, weights, eps)
+        shift = ops.channel_shift(running_mean, scale, offsets)
+        return ops.batch_norm_op(input, _per_channel(scale, input), _per_channel(shift, input))
+    affine = _affine(_per_channel(weight, input), _per_channel(bias, input))
     count = math.prod((input.shape[0], *input.shape[2:]))
     if count == 1:
         raise ShapeError(f"expected more than 1 value per channel when training, not {list(input.shape)}")

@@ -127,7 +127,7 @@ def depends(call: Call, inputs: Iterable[Any]) -> bool:
 
 def is_tracked(call: Call, inputs: Iterable[Any]) -> bool:
     """Return True if the op that is being recorded is tracked."""
-    return depends(call, inputs) and grad_mode.enabled
+    return grad_mode.enabled and depends(call, inputs)
 
 
 def same(node: Node, history: Any = None) -> Node:

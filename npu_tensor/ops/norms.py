@@ -13,6 +13,7 @@ from npu_tensor.ops import rules
 from npu_tensor.ops.declare import Operand, Resolution
 from npu_tensor.ops.registry import op
 from npu_tensor.ops.rows import row_mean, row_sum
+from npu_tensor.spec import Spec
 
 
 def _like_first(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
@@ -23,6 +24,12 @@ def _like_first(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Re
     if rules.broadcast_of(operands) != x.shape:
         raise ShapeError("the other operands must broadcast to the first")
     return Resolution(x, (x.dtype.register,) * len(operands), attributes)
+
+
+def _wide(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
+    """Resolve as `_like_first`, in the dtype of the computation."""
+    resolution = _like_first(operands, attributes)
+    return replace(resolution, spec=Spec.of(resolution.spec.shape, as_dtype(resolution.spec.dtype.register)))
 
 
 def _rows_like_first(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
@@ -72,6 +79,18 @@ def layer_norm_op(input, weight, bias, /, dim, eps: float):
 def rms_norm_op(input, weight, /, dim, eps: float):
     """Return rms_norm_rows(input) * weight in the dtype of input."""
     return rms_norm_rows.op.body(input, dim, eps) * weight
+
+
+@op(kind="map", rule=_wide, public=False, domain=(0.1, 4.0))
+def channel_scale(variance, weight, /, eps: float):
+    """Return weight / sqrt(variance + eps), in float32 if the variance is narrower."""
+    return 1 / np.sqrt(variance + eps) * weight
+
+
+@op(kind="map", rule=_wide, public=False)
+def channel_shift(mean, scale, bias, /):
+    """Return bias - mean * scale, in float32 if the mean is narrower."""
+    return bias - mean * scale
 
 
 @op(kind="map", rule=_like_first, public=False)
