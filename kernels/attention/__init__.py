@@ -14,6 +14,7 @@ from typing import Final
 from npu_tensor.dataflow.checks.limits import LIMITS, WORD
 from npu_tensor.dtypes import bfloat16, float16, float32
 from npu_tensor.kernels.attention.design import (
+    CORES,
     STRIP,
     AttentionOperands,
     AttentionProblem,
@@ -132,7 +133,8 @@ def _tiles(
     splits = rows <= STRIP and keys >= 4 * block and not is_causal
     operand = "bfp16" if target.bfloat16 == "bfp16" and "bfp16" in target.array.blocks else "bfloat16"
     result = "float32" if task.outputs[0].dtype in (float32, float16) else "bfloat16"
-    height = STRIP if rows <= 4 * STRIP else most
+    # With fewer rows than four cores compute at once, the host would pad the operands.
+    height = STRIP if rows < CORES * most else most
     return AttentionTiles(target.array.arch, operand, result, features, height, block, masked, splits, 0)
 
 

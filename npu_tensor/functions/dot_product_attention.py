@@ -15,7 +15,7 @@ from npu_tensor.functions.register import composite
 from npu_tensor.functions.shape import cat, pad
 from npu_tensor.graph.history import grad_mode
 from npu_tensor.kernels.attention import FEATURES
-from npu_tensor.kernels.attention.design import CORES
+from npu_tensor.kernels.attention.design import CORES, STRIP
 from npu_tensor.planner.selection import accelerators, current
 from npu_tensor.runtime.devices.device_kind import device_option
 from npu_tensor.runtime.devices.device_uri import parse_uri
@@ -157,7 +157,7 @@ def _suits_array(query: Tensor, key: Tensor, value: Tensor, devices: tuple[Accel
     rounds = any(device_option(parse_uri(device.uri), "float32") == "bfloat16" for device in devices)
     dtypes = (bfloat16, float16, float32) if rounds else (bfloat16,)
     features = query.shape[-1]
-    if features not in FEATURES or query.shape[-2] < CORES * FEATURES[features][0]:
+    if features not in FEATURES or query.shape[-2] < CORES * STRIP:
         return False
     return value.shape[-1] == features and all(x.dtype in dtypes for x in (query, key, value))
 
