@@ -76,10 +76,23 @@ class _Windows:
         return padded(x, self.before, self.after, value)
 
 
-def image_columns(x: Tensor, kernel_shape: Sequence[int], **window: Any) -> tuple[Tensor, list[int]]:
-    """Return the windows of zero-padded images as columns, [N, C * window, positions], and the result's extents."""
-    windows = _Windows.of(x.shape[2:], kernel_shape, **window)
-    x, n = windows.padded(x), len(windows.kernel)
+def _windows_of_weight(x: Tensor, w: Tensor, kernel_shape: Any, **window: Any) -> _Windows:
+    if kernel_shape is not None and ints(kernel_shape) != [*w.shape[2:]]:
+        raise ShapeError(f"kernel_shape {ints(kernel_shape)} contradicts the weight {list(w.shape)}")
+    return _Windows.of(x.shape[2:], w.shape[2:], **window)
+
+
+def image_columns(
+    x: Tensor, w: Tensor, kernel_shape: Any = None, *, outside: Any, **window: Any
+) -> tuple[Tensor, list[int]]:
+    """Return the windows of an image of integers as columns, [N, C * window, positions], and the result's extents.
+
+    Padding has the value `outside`, a number or a tensor with one element.
+    """
+    windows = _windows_of_weight(x, w, kernel_shape, **window)
+    n = len(windows.kernel)
+    if any((*windows.before, *windows.after)):
+        x = windows.padded(x ^ outside) ^ outside  # Widths may be padded with numbers only.
     for d, extent in enumerate(windows.extents):
         x = x.unfold(2 + d, extent, windows.strides[d])
     extents = list(x.shape[2 : 2 + n])
@@ -91,7 +104,7 @@ def image_columns(x: Tensor, kernel_shape: Sequence[int], **window: Any) -> tupl
 def convolve(
     x: Tensor, w: Tensor, b: Tensor | None = None, *, group: int = 1, kernel_shape: Any = None, **window: Any
 ) -> Tensor:
-    windows = _Windows.of(x.shape[2:], w.shape[2:], **window)
+    windows = _windows_of_weight(x, w, kernel_shape, **window)
     padding: Any = windows.before
     if not windows.is_symmetric:
         x, padding = windows.padded(x), 0
@@ -103,7 +116,7 @@ def _conv_transpose(
     x: Tensor, w: Tensor, b: Tensor | None = None, *, auto_pad: Any = "", group: int = 1, kernel_shape: Any = None,
     output_padding: Any = None, output_shape: Any = None, **window: Any,
 ) -> Tensor:  # fmt: skip
-    windows = _Windows.of(x.shape[2:], w.shape[2:], **window)
+    windows = _windows_of_weight(x, w, kernel_shape, **window)
     n, mode, before, after = len(windows.kernel), text_of(auto_pad), windows.before, windows.after
     extra = ints(output_padding, n, 0)
     whole = [
@@ -281,6 +294,14 @@ def _resize(
 ) -> Tensor:  # fmt: skip
     dims = list(range(x.ndim)) if axes is None else [d % x.ndim for d in ints(axes)]
     kind, transformation = text_of(mode), text_of(coordinate_transformation_mode)
+    if kind != "nearest" and not x.is_floating_point():
+        limits = np.iinfo(dtype_name(x))
+        exact = _resize(
+            x.double(), roi, scales, sizes, antialias=antialias, axes=axes, cubic_coeff_a=cubic_coeff_a,
+            coordinate_transformation_mode=transformation, exclude_outside=exclude_outside, mode=kind,
+            extrapolation_value=extrapolation_value, keep_aspect_ratio_policy=keep_aspect_ratio_policy,
+        )  # fmt: skip
+        return nt.round(exact).clamp(limits.min, limits.max).to(x.dtype)
     if sizes is not None and sizes.size:
         wanted = ints(sizes)
         factors = [size / x.shape[d] for d, size in zip(dims, wanted, strict=True)]
@@ -310,7 +331,7 @@ def _resize(
             )
         else:
             weights = _resize_weights(size, places, kind, scale, cubic_coeff_a, bool(antialias), bool(exclude_outside))
-            matrix = as_tensor(weights.astype(np.float32)).to(x.dtype)
+            matrix = as_tensor(weights).to(x.dtype)
             x = (matrix @ x.movedim(d, -1).unsqueeze(-1)).squeeze(-1).movedim(-1, d)
         if transformation == "tf_crop_and_resize":
             beyond = ((places < 0) | (places > size - 1)).reshape([-1 if d == each else 1 for each in range(x.ndim)])
