@@ -46,7 +46,8 @@ class _Windows:
         if len(image) != n or not 1 <= n <= 3:
             raise ShapeError(f"a kernel of {n} dimensions for an image of {len(image)}; 1 to 3 are supported")
         stride, dilation, pad = ints(strides, n), ints(dilations, n), ints(pads, 2 * n, 0)
-        if len(stride) != n or len(dilation) != n or len(pad) != 2 * n or min(*stride, *dilation, *kernel) < 1:
+        sizes = *stride, *dilation, *kernel
+        if len(sizes) != 3 * n or len(stride) != n or len(pad) != 2 * n or not 1 <= min(sizes) <= max(sizes) < 1 << 31:
             raise ShapeError(f"kernel {kernel}, strides {stride}, dilations {dilation} and pads {pad} do not fit")
         before, after, mode = pad[:n], pad[n:], text_of(auto_pad)
         for d, (size, extent) in enumerate(zip(image, _extents(kernel, dilation), strict=True)):

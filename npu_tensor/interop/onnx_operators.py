@@ -192,9 +192,10 @@ def _group_norm(
 
 
 def _lrn(x: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Tensor:
-    squares = (x * x).movedim(1, -1)
-    squares = padded(squares, [(size - 1) // 2], [size // 2]).movedim(-1, 1)
-    total = sum(squares.narrow(1, start, x.shape[1]) for start in range(size))
+    channels = x.shape[1]
+    before, after = min((size - 1) // 2, channels), min(size // 2, channels)
+    squares = padded((x * x).movedim(1, -1), [before], [after]).movedim(-1, 1)
+    total = sum(squares.narrow(1, start, channels) for start in range(before + after + 1))
     return x / (total * (alpha / size) + bias) ** beta
 
 
@@ -447,7 +448,7 @@ def _space_to_depth(x: Tensor, *, blocksize: int, mode: Any = "DCR") -> Tensor:
 
 
 def _trilu(x: Any, k: Array | None = None, *, upper: int = 1) -> Any:
-    diagonal = 0 if k is None else int(k.item())
+    diagonal = 0 if k is None else min(max(int(k.item()), -x.shape[-2]), x.shape[-1])
     if isinstance(x, np.ndarray):
         return (np.triu if upper else np.tril)(x, diagonal)
     return (nt.triu if upper else nt.tril)(x, diagonal)

@@ -80,6 +80,8 @@ CASES = {
     "ScatterElements": ("ScatterElements", [floats(3, 4), np.array([[1], [3]]), floats(2, 1)], {"axis": 1}),
     "ScatterND": ("ScatterND", [floats(4, 3), np.array([[1], [1]]), floats(2, 3)], {"reduction": "mul"}),
     "OneHot": ("OneHot", [np.array([1, -1, 7]), np.array(3), floats(2)], {"axis": 0}),
+    "LRN": ("LRN", [floats(3, 3, 2, 2)], {"size": 4, "alpha": 0.5}),
+    "LRN of all channels": ("LRN", [X], {"size": 1 << 40}),
     "Trilu": ("Trilu", [floats(4, 5), np.array(1)], {"upper": 0}),
     "Where": ("Where", [X > 0, X, np.float32(3)], {}),
     "Cast": ("Cast", [X], {"to": TensorProto.BFLOAT16}),
@@ -138,6 +140,12 @@ def test_an_operator_of_constants(operator, tmp_path):
     result = nt.jit(nt.load_onnx(tmp_path / "m.onnx"))(**{name: nt.from_numpy(each) for name, each in inputs.items()})
     assert result.dtype.name == expected.dtype.name
     np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6)
+
+
+def test_a_diagonal_outside_of_the_matrix(tmp_path):
+    arrays = {"x": floats(2, 3), "k": np.array(-1 << 63)}
+    saved(tmp_path / "m.onnx", [helper.make_node("Trilu", [*arrays], ["y"], upper=0)], arrays)
+    np.testing.assert_array_equal(run(tmp_path / "m.onnx", arrays)[0], np.zeros((2, 3)))
 
 
 def test_regions_before_opset_16(tmp_path):
@@ -719,6 +727,7 @@ def test_inputs_of_other_dtypes_raise_an_error(tmp_path):
     ("operator", "arrays", "attributes"),
     [
         ("Conv", [IMAGE, floats(6, 4, 3, 3)], {"strides": [0, 1]}),
+        ("Conv", [IMAGE, floats(6, 4, 3, 3)], {"strides": [1, 1 << 62]}),
         ("Conv", [IMAGE, floats(6, 4, 3, 3)], {"kernel_shape": [3, 2]}),
         ("ConvTranspose", [IMAGE, floats(4, 2, 3, 3)], {"kernel_shape": [3, 2]}),
         ("ConvInteger", [np.ones((1, 2, 4, 4), np.int8), np.ones((3, 2, 2, 2), np.int8)], {"kernel_shape": [3, 3]}),
