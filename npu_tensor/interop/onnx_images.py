@@ -131,9 +131,9 @@ def _conv_transpose(
         wanted = [size * stride for size, stride in zip(x.shape[2:], windows.strides, strict=True)]
     if wanted is not None:
         totals = [size + more - goal for size, more, goal in zip(whole, extra, wanted[-n:], strict=True)]
-        halves = [total // 2 for total in totals]
-        others = [total - half for total, half in zip(totals, halves, strict=True)]
-        before, after = (halves, others) if mode == "SAME_UPPER" else (others, halves)
+        # A larger result is extended at its end.
+        before = [(max(total, 0) + (mode != "SAME_UPPER")) // 2 for total in totals]
+        after = [total - width for total, width in zip(totals, before, strict=True)]
     convolve = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[n - 1]
     fits = all(more < max(s, d) for more, s, d in zip(extra, windows.strides, windows.dilations, strict=True))
     if before == after and min(before) >= 0 and fits:
@@ -361,6 +361,9 @@ def _grid_sample(
     x: Tensor, grid: Tensor, *, align_corners: int = 0, mode: Any = "linear", padding_mode: Any = "zeros"
 ) -> Tensor:
     name = {"linear": "bilinear", "cubic": "bicubic"}.get(text_of(mode), text_of(mode))
+    if name == "bicubic" and text_of(padding_mode) == "border":  # PyTorch clamps the elements, not the positions.
+        last = as_tensor(np.array([1.0 if align_corners else 1 - 1 / size for size in x.shape[:1:-1]], np.float32))
+        grid = nt.where(grid.abs() > 1, grid.sign() * last.to(grid.dtype), grid)
     return F.grid_sample(x, grid, name, text_of(padding_mode), bool(align_corners))  # type: ignore[no-any-return]
 
 

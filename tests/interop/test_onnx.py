@@ -61,6 +61,14 @@ CASES = {
     "Conv with uneven pads": ("Conv", [IMAGE, floats(6, 2, 3, 3), floats(6)], {"group": 2, "pads": [0, 1, 2, 1]}),
     "Conv with strides": ("Conv", [IMAGE, floats(2, 4, 3, 2)], {"auto_pad": "SAME_LOWER", "strides": [2, 2]}),
     "ConvTranspose": ("ConvTranspose", [IMAGE, floats(4, 2, 3, 3)], {"strides": [2, 2], "pads": [1, 0, 0, 1]}),
+    "ConvTranspose of a larger shape": (
+        *("ConvTranspose", [IMAGE, floats(4, 2, 3, 2)]),
+        {"strides": [2, 3], "output_shape": [20, 25]},
+    ),
+    "ConvTranspose of a smaller shape": (
+        *("ConvTranspose", [IMAGE, floats(4, 2, 3, 2)]),
+        {"strides": [2, 3], "output_shape": [16, 22], "auto_pad": "SAME_UPPER"},
+    ),
     "MaxPool": ("MaxPool", [IMAGE], {"kernel_shape": [3, 2], "strides": [2, 2], "ceil_mode": 1, "pads": [1, 0, 1, 0]}),
     "AveragePool": ("AveragePool", [IMAGE], {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [0, 1, 1, 1]}),
     "LayerNormalization": ("LayerNormalization", [X, floats(6, 5), floats(6, 5)], {"axis": 2}),
@@ -89,11 +97,12 @@ CASES = {
     "Resize cubic": ("Resize", [IMAGE, None, None, np.array([1, 4, 12, 4])], {"mode": "cubic", "cubic_coeff_a": -0.5}),
     "Resize of integers": (
         "Resize",
-        [RANDOM.integers(0, 256, (1, 2, 5, 6), np.uint8), None, np.array([1, 1, 2, 1.5], np.float32)],
+        [(np.arange(60) * 37 % 256).astype(np.uint8).reshape(1, 2, 5, 6), None, np.array([1, 1, 1.7, 1.3], np.float32)],
         {"mode": "cubic", "coordinate_transformation_mode": "asymmetric"},
     ),
     "Resize nearest": ("Resize", [IMAGE, None, np.array([1, 1, 2, 0.6], np.float32)], {"nearest_mode": "ceil"}),
     "GridSample": ("GridSample", [IMAGE, floats(1, 3, 3, 2)], {"padding_mode": "border"}),
+    "GridSample cubic": ("GridSample", [IMAGE, floats(1, 3, 3, 2)], {"mode": "cubic", "padding_mode": "border"}),
     "Einsum": ("Einsum", [X, floats(5, 7)], {"equation": "abcd, de -> ace"}),
     "Hardmax": ("Hardmax", [X], {}),
     "Softmax": ("Softmax", [X], {"axis": 1}),
@@ -140,6 +149,15 @@ def test_an_operator_of_constants(operator, tmp_path):
     result = nt.jit(nt.load_onnx(tmp_path / "m.onnx"))(**{name: nt.from_numpy(each) for name, each in inputs.items()})
     assert result.dtype.name == expected.dtype.name
     np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6)
+
+
+def test_groups_before_opset_21_have_one_scale_each(tmp_path):
+    arrays = {"x": floats(2, 4, 3), "scale": floats(2), "bias": floats(2)}
+    node = helper.make_node("GroupNormalization", [*arrays], ["y"], num_groups=2)
+    saved(tmp_path / "m.onnx", [node], arrays, opset=18)
+    x, scale, bias = map(nt.from_numpy, arrays.values())
+    expected = nt.group_norm(x, 2, scale.repeat_interleave(2), bias.repeat_interleave(2))
+    np.testing.assert_allclose(run(tmp_path / "m.onnx", arrays)[0], expected.numpy(), rtol=1e-6)
 
 
 def test_a_diagonal_outside_of_the_matrix(tmp_path):
