@@ -258,6 +258,26 @@ def test_weights_of_four_bits(tmp_path):
     np.testing.assert_allclose(run(tmp_path / "m.onnx", {"x": x})[0], x @ weight.T, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_weights_of_few_bits_with_zero_points(bits, tmp_path):
+    columns, rows, size = 40, 5, 16  # The last of three blocks is padded.
+
+    def packed(codes):
+        shifts = np.arange(0, 8, bits)
+        groups = np.pad(codes, ((0, 0), (0, -codes.shape[1] % len(shifts)))).reshape(rows, -1, len(shifts))
+        return (groups.astype(np.int64) << shifts).sum(-1).astype(np.uint8)
+
+    codes, zeros = (RANDOM.integers(0, 1 << bits, (rows, n), np.uint8) for n in (3 * size, 3))
+    scales, x = floats(rows, 3, low=0.1, high=1), floats(2, columns)
+    weights = {"w": packed(codes).reshape(rows, 3, -1), "s": scales, "z": packed(zeros)}
+    attributes = {"K": columns, "N": rows, "bits": bits, "block_size": size}
+    node = helper.make_node("MatMulNBits", ["x", "w", "s", "z"], ["y"], domain="com.microsoft", **attributes)
+    saved(tmp_path / "m.onnx", [node], {"x": x}, initializers=weights, domains=["com.microsoft"])
+    expected = (codes.astype(np.float32) - np.repeat(zeros, size, 1)) * np.repeat(scales, size, 1)
+    result = run(tmp_path / "m.onnx", {"x": x})[0]
+    np.testing.assert_allclose(result, x @ expected[:, :columns].T, rtol=1e-4, atol=1e-3)
+
+
 def test_attention_over_cached_keys(tmp_path):
     inputs = {
         "q": floats(1, 1, 16),
