@@ -227,12 +227,25 @@ def det(A: Tensor) -> Tensor:
     return _applied("det", np.linalg.det, A, square=True)
 
 
-def solve(A: Tensor, B: Tensor) -> Tensor:
-    """Solve A @ X = B for square matrices A. B has columns, or is one vector for each matrix."""
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+    """Solve A @ X = B for square matrices A. B has columns, or is one vector for each matrix.
+
+    Args:
+        A: Matrices (..., n, n).
+        B: Columns, or one vector for each matrix.
+        left: False to solve X @ A = B.
+    """
+    if not left:
+        return solve(_operand("solve", A).mT, _operand("solve", B).mT).mT
     dtype, (a, b) = _arrays("solve", A, B, square=True)
-    if b.ndim == 1 or b.shape == a.shape[:-1]:
+    if _are_vectors(b, a):
         return from_array(_computed("solve", np.linalg.solve, a, b[..., None])[..., 0], dtype)
     return from_array(_computed("solve", np.linalg.solve, a, b), dtype)
+
+
+def _are_vectors(b: Array | Tensor, a: Array) -> bool:
+    """Return True if the right sides of equations with the matrices `a` are vectors."""
+    return b.ndim == 1 or tuple(b.shape) == a.shape[:-1]
 
 
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:
@@ -309,21 +322,21 @@ def cond(A: Tensor, p: float | Literal["fro", "nuc"] | None = None) -> Tensor:
     return _applied("cond", lambda a: np.linalg.cond(a, p), A, square=p not in (None, 2, -2))
 
 
-def _smallest_counted(values: Array, shape: Sequence[int], atol: float | None, rtol: float | None) -> Array:
+def _smallest_counted(values: Array, shape: Sequence[int], atol: Any, rtol: Any) -> Array:
     """Return the limit below which singular values count as 0: max(atol, rtol * the largest)."""
-    if rtol is None:
-        rtol = 0.0 if atol else float(np.finfo(values.dtype).eps) * max(shape[-2:])
-    largest = values.max(-1, keepdims=True, initial=0)
-    limit: Array = np.maximum(largest * rtol, atol or 0.0)
+    absolute = np.asarray(0.0 if atol is None else atol)[..., None]
+    usual = np.where(absolute > 0, 0.0, np.finfo(values.dtype).eps * max(shape[-2:]))
+    relative = usual if rtol is None else np.asarray(rtol)[..., None]
+    limit: Array = np.maximum(values.max(-1, keepdims=True, initial=0) * relative, absolute)
     return limit
 
 
 def pinv(
     A: Tensor,
-    rcond: float | None = None,
+    rcond: float | Tensor | None = None,
     *,
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: float | Tensor | None = None,
+    rtol: float | Tensor | None = None,
     hermitian: bool = False,
 ) -> Tensor:
     """Return the pseudoinverse of matrices. Singular values up to max(atol, rtol * the largest) count as 0.
@@ -331,8 +344,8 @@ def pinv(
     Args:
         A: Matrices of any shape.
         rcond: Older name of `rtol`.
-        atol: Absolute limit.
-        rtol: Relative limit, by default epsilon times the larger extent.
+        atol: Absolute limit, or one for each matrix.
+        rtol: Relative limit, or one for each matrix; by default epsilon times the larger extent.
         hermitian: True to read only the lower triangle of symmetric matrices.
     """
     dtype, (array,) = _arrays("pinv", A, square=hermitian)
@@ -345,7 +358,9 @@ def pinv(
     return from_array(np.swapaxes(vh, -1, -2) * inverse[..., None, :] @ np.swapaxes(u, -1, -2), dtype)
 
 
-def matrix_rank(A: Tensor, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Tensor:
+def matrix_rank(
+    A: Tensor, *, atol: float | Tensor | None = None, rtol: float | Tensor | None = None, hermitian: bool = False
+) -> Tensor:
     """Return the number of singular values of matrices above max(atol, rtol * the largest)."""
     _, (array,) = _arrays("matrix_rank", A, square=hermitian)
     if hermitian:
@@ -501,9 +516,10 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
         left: False to solve X @ A = B.
         check_errors: True to raise ArgumentError for a singular matrix.
     """
+    A, B = _operand("solve_ex", A), _operand("solve_ex", B)
     if left:
         return SolveEx(*_solved("solve_ex", A, B, check_errors))
-    result, info = _solved("solve_ex", _operand("solve_ex", A).mT, _operand("solve_ex", B).mT, check_errors)
+    result, info = _solved("solve_ex", A.mT, B.mT, check_errors)
     return SolveEx(result.mT, info)
 
 
@@ -515,8 +531,7 @@ def _solved(name: str, A: Tensor, B: Tensor | None, check_errors: bool) -> tuple
     failed = (info != 0)[..., None, None]
     regular = from_array(np.where(failed, np.eye(array.shape[-1], dtype=array.dtype), array), dtype)
     result = inv(regular) if B is None else solve(regular, B)
-    is_vector = B is not None and B.ndim < array.ndim
-    shown = from_array(np.asarray(failed[..., 0] if is_vector else failed))
+    shown = from_array(np.asarray(failed[..., 0] if B is not None and _are_vectors(B, array) else failed))
     return result.masked_fill(shown, float("nan")), from_array(info)
 
 

@@ -643,7 +643,8 @@ def line_of(row: Mapping[str, Any]) -> str:
     if "failure" in row:
         return f"{row['model']:36} {row['failure']}"
     cells = [f"{column} {form.format(row[column])}" for column, form in COLUMNS.items() if column in row]
-    return f"{row['model']:36} {', '.join(cells)}{''.join(f'; left: {each}' for each in row['left'])}"
+    failures = [f"; {peer} fails: {row[key]}" for peer in CONTENDERS if (key := f"{peer} failure") in row]
+    return "".join([f"{row['model']:36} {', '.join(cells)}", *(f"; left: {each}" for each in row["left"]), *failures])
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -678,7 +679,8 @@ def main(words: tuple[str, ...], gradients: bool, threads: int, seconds: float, 
     for name in names:
         rows.append({"model": name} | in_process(seconds, row_of, name, gradients))
         for contender in CONTENDERS if threads else ():
-            rows[-1] |= in_process(seconds, time_of, name, contender, threads)
+            timed = in_process(seconds, time_of, name, contender, threads)
+            rows[-1] |= {f"{contender} {key}" if key == "failure" else key: value for key, value in timed.items()}
         if json_file is None or str(json_file) != "-":
             print(line_of(rows[-1]), flush=True)
         if json_file is not None and str(json_file) != "-":

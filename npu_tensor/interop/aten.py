@@ -433,14 +433,14 @@ def _lstm_layer(
     mode: int,
     *_: Any,
 ) -> tuple[Tensor, ...]:
-    """Run one direction of a layer of an LSTM, without the last result, a workspace for the gradient."""
+    """Run one direction of a layer of an LSTM. The last result is an empty workspace for the gradient."""
     if batch_sizes or mode != _LSTM:
         raise ArgumentError("packed sequences and other layers than LSTM are not supported")
     weights = (weight_ih, weight_hh, bias_ih, bias_hh)
     result, *last = _RECURRENT["lstm"](
         x.flip(0) if reverse else x, (hx, cx), weights, True, 1, 0.0, False, False, False
     )
-    return (result.flip(0) if reverse else result, *last)
+    return (result.flip(0) if reverse else result, *last, nt.zeros(0, dtype="uint8"))
 
 
 _LSTM: Final = 2

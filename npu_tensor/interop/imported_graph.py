@@ -166,6 +166,8 @@ class ImportedModule(Module):
             operands, named = _map_leaves(node.operands, value_of), _map_leaves(node.keywords, value_of)
             try:
                 result = call(function, operands, named)
+                if isinstance(node.results, tuple) and any(node.results[len(result) :]):
+                    raise ArgumentError(f"the operator has {len(result)} results, not {len(node.results)}")
             except Exception as error:
                 error.add_note(f"in {node.operator} of the imported graph{_at(node)}")
                 raise

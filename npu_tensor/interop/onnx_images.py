@@ -46,7 +46,8 @@ class _Windows:
         if len(image) != n or not 1 <= n <= 3:
             raise ShapeError(f"a kernel of {n} dimensions for an image of {len(image)}; 1 to 3 are supported")
         stride, dilation, pad = ints(strides, n), ints(dilations, n), ints(pads, 2 * n, 0)
-        if len(stride) != n or len(dilation) != n or len(pad) != 2 * n or min(*stride, *dilation, *kernel) < 1:
+        sizes = *stride, *dilation, *kernel
+        if len(sizes) != 3 * n or len(stride) != n or len(pad) != 2 * n or not 1 <= min(sizes) <= max(sizes) < 1 << 31:
             raise ShapeError(f"kernel {kernel}, strides {stride}, dilations {dilation} and pads {pad} do not fit")
         before, after, mode = pad[:n], pad[n:], text_of(auto_pad)
         for d, (size, extent) in enumerate(zip(image, _extents(kernel, dilation), strict=True)):
@@ -76,10 +77,23 @@ class _Windows:
         return padded(x, self.before, self.after, value)
 
 
-def image_columns(x: Tensor, kernel_shape: Sequence[int], **window: Any) -> tuple[Tensor, list[int]]:
-    """Return the windows of zero-padded images as columns, [N, C * window, positions], and the result's extents."""
-    windows = _Windows.of(x.shape[2:], kernel_shape, **window)
-    x, n = windows.padded(x), len(windows.kernel)
+def _windows_of_weight(x: Tensor, w: Tensor, kernel_shape: Any, **window: Any) -> _Windows:
+    if kernel_shape is not None and ints(kernel_shape) != [*w.shape[2:]]:
+        raise ShapeError(f"kernel_shape {ints(kernel_shape)} contradicts the weight {list(w.shape)}")
+    return _Windows.of(x.shape[2:], w.shape[2:], **window)
+
+
+def image_columns(
+    x: Tensor, w: Tensor, kernel_shape: Any = None, *, outside: Any, **window: Any
+) -> tuple[Tensor, list[int]]:
+    """Return the windows of an image of integers as columns, [N, C * window, positions], and the result's extents.
+
+    Padding has the value `outside`, a number or a tensor with one element.
+    """
+    windows = _windows_of_weight(x, w, kernel_shape, **window)
+    n = len(windows.kernel)
+    if any((*windows.before, *windows.after)):
+        x = windows.padded(x ^ outside) ^ outside  # Widths may be padded with numbers only.
     for d, extent in enumerate(windows.extents):
         x = x.unfold(2 + d, extent, windows.strides[d])
     extents = list(x.shape[2 : 2 + n])
@@ -91,7 +105,7 @@ def image_columns(x: Tensor, kernel_shape: Sequence[int], **window: Any) -> tupl
 def convolve(
     x: Tensor, w: Tensor, b: Tensor | None = None, *, group: int = 1, kernel_shape: Any = None, **window: Any
 ) -> Tensor:
-    windows = _Windows.of(x.shape[2:], w.shape[2:], **window)
+    windows = _windows_of_weight(x, w, kernel_shape, **window)
     padding: Any = windows.before
     if not windows.is_symmetric:
         x, padding = windows.padded(x), 0
@@ -103,7 +117,7 @@ def _conv_transpose(
     x: Tensor, w: Tensor, b: Tensor | None = None, *, auto_pad: Any = "", group: int = 1, kernel_shape: Any = None,
     output_padding: Any = None, output_shape: Any = None, **window: Any,
 ) -> Tensor:  # fmt: skip
-    windows = _Windows.of(x.shape[2:], w.shape[2:], **window)
+    windows = _windows_of_weight(x, w, kernel_shape, **window)
     n, mode, before, after = len(windows.kernel), text_of(auto_pad), windows.before, windows.after
     extra = ints(output_padding, n, 0)
     whole = [
@@ -117,9 +131,9 @@ def _conv_transpose(
         wanted = [size * stride for size, stride in zip(x.shape[2:], windows.strides, strict=True)]
     if wanted is not None:
         totals = [size + more - goal for size, more, goal in zip(whole, extra, wanted[-n:], strict=True)]
-        halves = [total // 2 for total in totals]
-        others = [total - half for total, half in zip(totals, halves, strict=True)]
-        before, after = (halves, others) if mode == "SAME_UPPER" else (others, halves)
+        # A larger result is extended at its end.
+        before = [(max(total, 0) + (mode != "SAME_UPPER")) // 2 for total in totals]
+        after = [total - width for total, width in zip(totals, before, strict=True)]
     convolve = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[n - 1]
     fits = all(more < max(s, d) for more, s, d in zip(extra, windows.strides, windows.dilations, strict=True))
     if before == after and min(before) >= 0 and fits:
@@ -281,6 +295,14 @@ def _resize(
 ) -> Tensor:  # fmt: skip
     dims = list(range(x.ndim)) if axes is None else [d % x.ndim for d in ints(axes)]
     kind, transformation = text_of(mode), text_of(coordinate_transformation_mode)
+    if kind != "nearest" and not x.is_floating_point():
+        limits = np.iinfo(dtype_name(x))
+        exact = _resize(
+            x.double(), roi, scales, sizes, antialias=antialias, axes=axes, cubic_coeff_a=cubic_coeff_a,
+            coordinate_transformation_mode=transformation, exclude_outside=exclude_outside, mode=kind,
+            extrapolation_value=extrapolation_value, keep_aspect_ratio_policy=keep_aspect_ratio_policy,
+        )  # fmt: skip
+        return nt.round(exact).clamp(limits.min, limits.max).to(x.dtype)
     if sizes is not None and sizes.size:
         wanted = ints(sizes)
         factors = [size / x.shape[d] for d, size in zip(dims, wanted, strict=True)]
@@ -310,7 +332,7 @@ def _resize(
             )
         else:
             weights = _resize_weights(size, places, kind, scale, cubic_coeff_a, bool(antialias), bool(exclude_outside))
-            matrix = as_tensor(weights.astype(np.float32)).to(x.dtype)
+            matrix = as_tensor(weights).to(x.dtype)
             x = (matrix @ x.movedim(d, -1).unsqueeze(-1)).squeeze(-1).movedim(-1, d)
         if transformation == "tf_crop_and_resize":
             beyond = ((places < 0) | (places > size - 1)).reshape([-1 if d == each else 1 for each in range(x.ndim)])
@@ -339,6 +361,9 @@ def _grid_sample(
     x: Tensor, grid: Tensor, *, align_corners: int = 0, mode: Any = "linear", padding_mode: Any = "zeros"
 ) -> Tensor:
     name = {"linear": "bilinear", "cubic": "bicubic"}.get(text_of(mode), text_of(mode))
+    if name == "bicubic" and text_of(padding_mode) == "border":  # PyTorch clamps the elements, not the positions.
+        last = as_tensor(np.array([1.0 if align_corners else 1 - 1 / size for size in x.shape[:1:-1]], np.float32))
+        grid = nt.where(grid.abs() > 1, grid.sign() * last.to(grid.dtype), grid)
     return F.grid_sample(x, grid, name, text_of(padding_mode), bool(align_corners))  # type: ignore[no-any-return]
 
 

@@ -166,6 +166,8 @@ class _Reader:
         file = (folder / location).resolve()
         if not location or not file.is_relative_to(folder):
             raise ArgumentError(f"tensor {name!r} lies in {location!r}, outside of the folder of the model")
+        if file.is_dir():
+            raise ArgumentError(f"tensor {name!r} lies in {location!r}, which is a folder")
         offset, length = int(entries.get("offset") or 0), entries.get("length")
         if dtype.name not in _NATIVE:
             raise ArgumentError(f"tensor {name!r} of {dtype.name} in an external file is not supported")
@@ -196,7 +198,7 @@ class _Reader:
         for position, node in enumerate(graph.node):
             place = _place(node, position)
             operands = tuple(self._value(name, values, node, place) for name in node.input)
-            if node.op_type == "Constant" and not node.domain:
+            if node.op_type == "Constant" and not _DOMAINS.get(node.domain, node.domain):
                 values[node.output[0]] = self.constants[node.output[0]] = _constant(node, self._array)
                 continue
             added = self._node(node, operands, values, place)
@@ -241,6 +243,8 @@ class _Reader:
             names = dict.fromkeys(name for body in bodies.values() for name in _free_names(body) if name in values)
             keywords |= {key: self._body(body, values, list(names)) for key, body in bodies.items()}
             keywords["captured"] = tuple(values[name] for name in names)
+        if operator == "RoiAlign" and self.context.opset_imports[""] < 16:  # It had no attribute for this mode.
+            keywords["coordinate_transformation_mode"] = "output_half_pixel"
         results: Any = tuple(node.output)
         if known.counts:
             keywords["count"] = max(position + 1 for position, name in enumerate(results) if name)
@@ -255,8 +259,9 @@ class _Reader:
 
         operator, version = f"{_DOMAINS[node.domain]}{node.op_type}", self.context.opset_imports[""]
         try:
-            # The checker does not know values from outside of a subgraph.
-            if operator not in _SUBGRAPHS and defs.has(operator, version):
+            # The checker knows no values from outside of a subgraph, and refuses GroupNormalization before opset 21.
+            is_known = operator not in _SUBGRAPHS and defs.has(operator, version)
+            if is_known and not defs.get_schema(operator, version).deprecated:
                 checker.check_node(node, self.context)
             inspect.signature(OPERATORS[operator].function).bind(*operands, **keywords)
         except (checker.ValidationError, TypeError) as error:
@@ -287,7 +292,9 @@ class _Reader:
             raise DTypeError(f"input {value.name!r} is {name}; tensors cannot be that")
         shape = None
         if kind.HasField("shape"):
-            shape = tuple(each.dim_value if each.HasField("dim_value") else None for each in kind.shape.dim)
+            # Some exporters write -1 for any extent.
+            extents = [each.dim_value if each.HasField("dim_value") else -1 for each in kind.shape.dim]
+            shape = tuple(None if extent < 0 else extent for extent in extents)
         return ImportedInput(value.name, _NATIVE[name], shape)
 
 
@@ -333,20 +340,24 @@ class _Products:
     def _find_dequantization(self, name: str) -> Any:
         """Return the node that dequantizes a value of 8 bits with constant parameters, or None."""
         node = self.nodes.get(name)
-        if (
-            node is None
-            or node.op_type != "DequantizeLinear"
-            or any(e.name == "block_size" and e.i for e in node.attribute)
-        ):
+        if node is None or node.op_type != "DequantizeLinear":
+            return None
+        if any(each.name in ("block_size", "output_dtype") and each.i for each in node.attribute):
             return None
         if any(each not in self.constants for each in node.input[1:] if each):
             return None
-        zero = self.constants[node.input[2]] if len(node.input) > 2 and node.input[2] else None
-        stored, source = self.constants.get(node.input[0]), self.nodes.get(node.input[0])
-        if zero is None and stored is None and (source is None or source.op_type != "QuantizeLinear"):
-            return None
-        kind = zero if zero is not None else stored
-        return node if kind is None or kind.dtype.name in ("int8", "uint8") else None
+        return node if self._quantized_dtype(node) in ("int8", "uint8") else None
+
+    def _quantized_dtype(self, node: Any) -> str:
+        """Return the dtype of the integers that a node makes or takes; "" if it is not known."""
+        if len(node.input) > 2 and node.input[2]:
+            return self.constants[node.input[2]].dtype.name if node.input[2] in self.constants else ""
+        if node.op_type == "QuantizeLinear":
+            return _dtype_name(next((each.i for each in node.attribute if each.name == "output_dtype"), 0) or 2)
+        source = self.nodes.get(node.input[0])
+        if source is not None and source.op_type == "QuantizeLinear":
+            return self._quantized_dtype(source)
+        return self.constants[node.input[0]].dtype.name if node.input[0] in self.constants else ""
 
     def _size(self, node: Any) -> int:
         return int(self.constants[node.input[1]].size)
@@ -403,12 +414,15 @@ def _free_names(graph: Any) -> Iterable[str]:
 
 def _paths(names: Iterable[str]) -> dict[str, str]:
     """Return a path in the module for each initializer: its name, unless a module cannot have that."""
-    taken, paths = set(names), {}
+    taken, paths = set(names), dict[str, str]()
+    used = set[str]()
     for name in taken:
         parts = name.split(".")
         inside = any(".".join(parts[:count]) in taken for count in range(1, len(parts)))
         parts = [name.replace(".", "_")] if inside or not all(parts) else parts
-        paths[name] = ".".join(
-            f"{part}_" if hasattr(ImportedModule, part) or part == "graph" else part for part in parts
-        )
+        path = ".".join(f"{part}_" if hasattr(ImportedModule, part) or part == "graph" else part for part in parts)
+        while path in used or (path != name and path in taken):
+            path += "_"
+        used.add(path)
+        paths[name] = path
     return paths

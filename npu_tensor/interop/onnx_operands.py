@@ -101,8 +101,11 @@ def _wrap_folded(result: Any) -> Any:
 
 
 def as_tensor(value: Any) -> Tensor:
-    """Return a value as a tensor."""
-    return value if isinstance(value, Tensor) else nt.from_numpy(np.asarray(value, order="C"), copy=False)
+    """Return a value as a tensor. Python floats are those of float32 arrays."""
+    if isinstance(value, Tensor):
+        return value
+    dtype = np.float32 if isinstance(value, float) else None
+    return nt.from_numpy(np.asarray(value, dtype, order="C"), copy=False)
 
 
 def as_array(value: Value, position: int) -> Array | None:

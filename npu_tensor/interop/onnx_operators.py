@@ -47,7 +47,10 @@ def _div(x: Any, y: Any) -> Any:
 
 
 def _div_arrays(x: Array, y: Array) -> Any:
-    return x / y if not np.issubdtype(x.dtype, np.integer) else np.trunc(x / y).astype(x.dtype)
+    if not np.issubdtype(x.dtype, np.integer):
+        return x / y
+    quotient = x // y
+    return quotient + ((quotient < 0) & (quotient * y != x))
 
 
 def _pow(x: Any, y: Any) -> Any:
@@ -107,7 +110,7 @@ def _selu(x: Tensor, *, alpha: float = 1.6732632423543772, gamma: float = 1.0507
 
 
 def _shrink(x: Tensor, *, bias: float = 0.0, lambd: float = 0.5) -> Tensor:
-    return nt.where(x < -lambd, x + bias, nt.where(x > lambd, x - bias, x * 0))  # type: ignore[no-any-return]
+    return nt.where(x < -lambd, x + bias, nt.where(x > lambd, x - bias, 0))  # type: ignore[no-any-return]
 
 
 def _gelu(x: Tensor, *, approximate: Any = "none") -> Tensor:
@@ -189,9 +192,10 @@ def _group_norm(
 
 
 def _lrn(x: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Tensor:
-    squares = (x * x).movedim(1, -1)
-    squares = padded(squares, [(size - 1) // 2], [size // 2]).movedim(-1, 1)
-    total = sum(squares.narrow(1, start, x.shape[1]) for start in range(size))
+    channels = x.shape[1]
+    before, after = min((size - 1) // 2, channels), min(size // 2, channels)
+    squares = padded((x * x).movedim(1, -1), [before], [after]).movedim(-1, 1)
+    total = sum(squares.narrow(1, start, channels) for start in range(before + after + 1))
     return x / (total * (alpha / size) + bias) ** beta
 
 
@@ -291,7 +295,7 @@ def _cumulative(function: Callable[..., Tensor], first: int) -> Callable[..., Te
         x = x.flip(d) if reverse else x
         if exclusive:
             shape = [1 if each == d % x.ndim else size for each, size in enumerate(x.shape)]
-            x = nt.cat([nt.full(shape, first, dtype=x.dtype), x.narrow(d, 0, x.shape[d] - 1)], d)
+            x = nt.cat([nt.full(shape, first, dtype=x.dtype), x], d).narrow(d, 0, x.shape[d])
         y = function(x, d, dtype=x.dtype)
         return y.flip(d) if reverse else y
 
@@ -331,8 +335,9 @@ def _concat(*operands: Any, axis: int) -> Any:
 def _split(x: Any, split: Any = None, *, count: int, axis: int = 0, num_outputs: int | None = None) -> tuple[Any, ...]:
     size = x.shape[axis]
     if split is None:
-        largest = -(-size // count)
-        sizes = [min(largest, max(0, size - start * largest)) for start in range(count)]
+        parts = num_outputs or count
+        largest = -(-size // parts)
+        sizes = [min(largest, max(0, size - start * largest)) for start in range(parts)]
     else:
         sizes = ints(split)
     if isinstance(x, Tensor):
@@ -360,6 +365,8 @@ def _unsqueeze(x: Any, axes: Any) -> Any:
     dims = ints(axes)
     ndim = x.ndim + len(dims)
     new, old = {d % ndim for d in dims}, iter(x.shape)
+    if len(new) != len(dims):
+        raise ShapeError(f"axes {dims} are not all different")
     return x.reshape([1 if d in new else next(old) for d in range(ndim)])
 
 
@@ -441,7 +448,7 @@ def _space_to_depth(x: Tensor, *, blocksize: int, mode: Any = "DCR") -> Tensor:
 
 
 def _trilu(x: Any, k: Array | None = None, *, upper: int = 1) -> Any:
-    diagonal = 0 if k is None else int(k.item())
+    diagonal = 0 if k is None else min(max(int(k.item()), -x.shape[-2]), x.shape[-1])
     if isinstance(x, np.ndarray):
         return (np.triu if upper else np.tril)(x, diagonal)
     return (nt.triu if upper else nt.tril)(x, diagonal)
@@ -534,10 +541,6 @@ def _one_hot(places: Tensor, depth: Array, values: Tensor, *, axis: int = -1) ->
     return nt.where(chosen, values[1], values[0])  # type: ignore[no-any-return]
 
 
-def _non_zero(x: Tensor) -> Tensor:
-    return nt.nonzero(x).T  # type: ignore[no-any-return]
-
-
 def _compress(x: Tensor, condition: Array, *, axis: int | None = None) -> Tensor:
     places = as_tensor(np.flatnonzero(condition))
     return x.reshape(-1)[places] if axis is None else x.index_select(axis, places)
@@ -602,10 +605,9 @@ def _negative_log_likelihood(
 ) -> Tensor:
     ignored = target == ignore_index
     index = nt.where(ignored, 0, target).to("int64")
-    losses = -nt.gather(x, 1, index.unsqueeze(1)).squeeze(1)
-    weights = nt.ones((), dtype=x.dtype) if weight is None else weight[index]
-    weights = nt.where(ignored, nt.zeros((), dtype=x.dtype), weights)
-    losses, kind = losses * weights, text_of(reduction)
+    weights = nt.where(ignored, 0, nt.ones((), dtype=x.dtype) if weight is None else weight[index])
+    losses = nt.where(ignored, 0, -nt.gather(x, 1, index.unsqueeze(1)).squeeze(1) * weights)
+    kind = text_of(reduction)
     if kind == "none":
         return losses  # type: ignore[no-any-return]
     return losses.sum() if kind == "sum" else losses.sum() / weights.sum()  # type: ignore[no-any-return]
@@ -666,9 +668,8 @@ def _window(*weights: float) -> Callable[..., Array]:
 _MOST_STEPS: Final = 1 << 16
 
 
-def _if(condition: Array, *, captured: tuple[Any, ...], then_branch: Any, else_branch: Any) -> Any:
-    results = (then_branch if condition.item() else else_branch)(*captured)
-    return results if len(results) > 1 else results[0]
+def _if(condition: Array, *, captured: tuple[Any, ...], then_branch: Any, else_branch: Any, count: int) -> Any:
+    return (then_branch if condition.item() else else_branch)(*captured)
 
 
 def _loop(
@@ -683,15 +684,16 @@ def _loop(
         after, *results = body(np.array(step, np.int64), np.array(True), *states, *captured)
         condition = None if condition is None else as_array(after, 0)
         states = tuple(results[: len(states)])
-        for values, value in zip(scanned, results[len(states) :], strict=True):
+        for values, value in zip(scanned, results[len(states) :], strict=False):  # The last ones may have no reader.
             values.append(value)
         step += 1
     return *states, *(nt.stack([as_tensor(value) for value in values]) for values in scanned)
 
 
 def _scan(
-    *operands: Tensor, captured: tuple[Any, ...], body: Any, num_scan_inputs: int, scan_input_axes: Any = None,
-    scan_input_directions: Any = None, scan_output_axes: Any = None, scan_output_directions: Any = None,
+    *operands: Tensor, captured: tuple[Any, ...], body: Any, count: int, num_scan_inputs: int,
+    scan_input_axes: Any = None, scan_input_directions: Any = None, scan_output_axes: Any = None,
+    scan_output_directions: Any = None,
 ) -> Any:  # fmt: skip
     first = len(operands) - num_scan_inputs
     states, inputs = operands[:first], operands[first:]
@@ -710,8 +712,7 @@ def _scan(
         nt.stack(column[::-1] if backward else column, axis)
         for column, axis, backward in zip(columns, axes, backward_outputs, strict=True)
     ]
-    results = [*states, *outputs]
-    return results if len(results) > 1 else results[0]
+    return *states, *outputs
 
 
 # --- com.microsoft
@@ -823,7 +824,6 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "MatMul": operator.matmul,
     "MeanVarianceNormalization": _mean_variance_normalization,
     "NegativeLogLikelihoodLoss": _negative_log_likelihood,
-    "NonZero": _non_zero,
     "PRelu": lambda x, slope: nt.where(x < 0, x * slope, x),
     "RMSNormalization": _rms_norm,
     "RandomNormal": _random(_normal),
@@ -840,7 +840,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "SwiGLU": lambda a, b, *, alpha=1.0: a * nt.sigmoid(a * alpha) * b,
     "Swish": lambda x, *, alpha=1.0: F.silu(x) if alpha == 1 else x * nt.sigmoid(x * alpha),
     "TensorScatter": _tensor_scatter,
-    "ThresholdedRelu": lambda x, *, alpha=1.0: nt.where(x > alpha, x, x * 0),
+    "ThresholdedRelu": lambda x, *, alpha=1.0: nt.where(x > alpha, x, 0),
     "com.microsoft.BiasGelu": lambda x, bias: F.gelu(x + bias),
     "com.microsoft.FastGelu": lambda x, bias=None: F.gelu(x if bias is None else x + bias, "tanh"),
     "com.microsoft.FusedMatMul": _fused_matmul,
@@ -877,7 +877,7 @@ OPERATORS: Final[dict[str, Operator]] = {
     "CumSum": Operator(_cumulative(nt.cumsum, 0), (1,)),
     "Div": Operator(_div, fold=_div_arrays, numbers=True),
     "Dropout": Operator(_dropout, (1, 2), counts=True),
-    "If": Operator(_if, (0,)),
+    "If": Operator(_if, (0,), counts=True),
     "Loop": Operator(_loop, (0, 1), counts=True),
     "EyeLike": Operator(_eye_like, fold=_eye_like),
     "Floor": Operator(nt.floor, fold=np.floor),
@@ -887,13 +887,14 @@ OPERATORS: Final[dict[str, Operator]] = {
     "Mean": Operator(lambda *operands: reduce(operator.add, operands) / len(operands), numbers=True),
     "Min": Operator(_variadic(nt.minimum), fold=_variadic(np.minimum), numbers=True),
     "Mod": Operator(_mod, fold=lambda x, y, *, fmod=0: (np.fmod if fmod else np.mod)(x, y), numbers=True),
+    "NonZero": Operator(lambda x: nt.nonzero(x).T, fold=lambda x: np.stack(np.nonzero(x))),
     "OneHot": Operator(_one_hot, (1,)),
     "Pad": Operator(_pad, (1, 2, 3)),
     "Pow": Operator(_pow, fold=lambda x, y: np.power(x, y).astype(x.dtype), numbers=True),
     "ReverseSequence": Operator(_reverse_sequence, (1,)),
     "SoftmaxCrossEntropyLoss": Operator(_softmax_cross_entropy, counts=True),
     "Split": Operator(_split, (1,), _split, counts=True),
-    "Scan": Operator(_scan),
+    "Scan": Operator(_scan, counts=True),
     "Sqrt": Operator(nt.sqrt, fold=np.sqrt),
     "Sum": Operator(_variadic(operator.add), fold=_variadic(operator.add), numbers=True),
     "TopK": Operator(_top_k, (1,)),

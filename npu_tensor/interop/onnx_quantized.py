@@ -67,7 +67,7 @@ def _dynamic_quantize(x: Tensor) -> tuple[Tensor, ...]:
 
 
 def _to_int8(x: Tensor, zero: Tensor | None) -> tuple[Tensor, Any]:
-    """Return 8-bit numbers as int8, and their zero point as int32 or 0."""
+    """Return 8-bit numbers as int8, and their zero point as an int32 tensor or a number."""
     point = 0 if zero is None else zero.to("int32")
     if dtype_name(x) != "uint8":
         return x, point
@@ -80,7 +80,10 @@ def _row_zero(zero: Any, x: Tensor) -> Any:
 
 def _matmul_integer(a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None) -> Tensor:
     """Multiply 8-bit matrices as int8 with int32 sums, and correct for the zero points."""
-    (x, x_zero), (y, y_zero) = _to_int8(a, a_zero), _to_int8(b, b_zero)
+    return _centred_product(*_to_int8(a, a_zero), *_to_int8(b, b_zero))
+
+
+def _centred_product(x: Tensor, x_zero: Any, y: Tensor, y_zero: Any) -> Tensor:
     x_zero = _row_zero(x_zero, x)
     product = _int8_product(x, y)
     if isinstance(y_zero, Tensor) or y_zero:
@@ -100,10 +103,9 @@ def _int8_product(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _conv_integer(
-    x: Tensor, w: Tensor, x_zero: Tensor | None = None, w_zero: Tensor | None = None, *, group: int = 1,
-    kernel_shape: Any = None, **window: Any,
-) -> Tensor:  # fmt: skip
-    """Convolve 8-bit images as a product of the weight and the windows, and correct for the zero point of the image."""
+    x: Tensor, w: Tensor, x_zero: Tensor | None = None, w_zero: Tensor | None = None, *, group: int = 1, **window: Any
+) -> Tensor:
+    """Convolve 8-bit images as a product of the weight and the windows, which are padded with the zero point."""
     if group != 1:
         image, weight = x.to("int32"), w.to("int32")
         image = image if x_zero is None else image - x_zero.to("int32").reshape([])
@@ -111,12 +113,9 @@ def _conv_integer(
             weight = weight - w_zero.to("int32").reshape([-1, *[1] * (w.ndim - 1)])
         return convolve(image, weight, group=group, **window)
     image, point = _to_int8(x, x_zero)
-    weight = w.flatten(1)
-    columns, extents = image_columns(image, w.shape[2:], **window)
-    y = _matmul_integer(weight, columns, w_zero)
-    if isinstance(point, Tensor) or point:  # Padding is zero in the columns, and the zero point in the image.
-        inside, _ = image_columns(nt.ones(1, *x.shape[1:], dtype="int8"), w.shape[2:], **window)
-        y = y - _matmul_integer(weight, inside, w_zero) * point
+    outside = point.to("int8") if isinstance(point, Tensor) else point
+    columns, extents = image_columns(image, w, outside=outside, **window)
+    y = _centred_product(*_to_int8(w.flatten(1), w_zero), columns, point)
     return y.reshape(x.shape[0], w.shape[0], *extents)
 
 

@@ -162,7 +162,7 @@ _ACTIVATIONS: Final[dict[str, Callable[..., Tensor]]] = {
     "Softplus": lambda x: F.softplus(x),
     "Softsign": lambda x: F.softsign(x),
     "Tanh": lambda x: nt.tanh(x),
-    "ThresholdedRelu": lambda x, alpha=1.0: nt.where(x > alpha, x, x * 0),
+    "ThresholdedRelu": lambda x, alpha=1.0: nt.where(x > alpha, x, 0),
 }
 
 

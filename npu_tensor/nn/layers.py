@@ -9,11 +9,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from npu_tensor import ops
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.convolution import Sizes, each_place
 from npu_tensor.functions.creation import full, ones, tensor, zeros
-from npu_tensor.functions.pytorch_arguments import no_grad
 from npu_tensor.nn import functional, init
 from npu_tensor.nn.module import Module
 from npu_tensor.nn.parameter import Parameter
@@ -677,6 +675,12 @@ def _padding_row(index: int | None, rows: int) -> int | None:
     return index % rows
 
 
+def _changed(module: Module, **defaults: Any) -> str:
+    """Return the options of a module that differ from their defaults, each after a comma."""
+    values = ((name, getattr(module, name), default) for name, default in defaults.items())
+    return "".join(f", {name}={value}" for name, value, default in values if value != default)
+
+
 def _reset_rows(weight: Parameter, padding_idx: int | None) -> None:
     init.normal_(weight)
     if padding_idx is not None:
@@ -692,6 +696,8 @@ class Embedding(Module):
         padding_idx: Index of a row that is not trained, or None.
         max_norm: Upper bound on the norm of the rows that are used. Longer rows are scaled in place.
         norm_type: Order of the norm.
+        scale_grad_by_freq: True is not supported.
+        sparse: Has no effect; gradients are dense.
         device: Device of the parameters, as for `zeros`.
         dtype: Dtype of the parameters.
     """
@@ -703,12 +709,15 @@ class Embedding(Module):
         padding_idx: int | None = None,
         max_norm: float | None = None,
         norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
         self.padding_idx = _padding_row(padding_idx, num_embeddings)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.max_norm, self.norm_type = max_norm, norm_type
+        self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
         self.weight = Parameter(zeros(num_embeddings, embedding_dim, device=device, dtype=dtype))
         self.reset_parameters()
 
@@ -724,22 +733,12 @@ class Embedding(Module):
         return layer
 
     def forward(self, input: Tensor) -> Any:
-        result = F.embedding(input, self.weight, self.padding_idx)
-        if self.max_norm is None:
-            return result
-        with no_grad():
-            rows = self.weight[input]
-            norms = rows.norm(self.norm_type, -1, True)
-            # PyTorch adds 1e-7 to the norm.
-            scaled = ops.where_op(norms > self.max_norm, rows * (self.max_norm / (norms + 1e-7)), rows)
-            self.weight[input] = scaled
-        return result + (scaled - rows)  # The gradient is that of the unscaled rows, as in PyTorch.
+        limits = self.max_norm, self.norm_type, self.scale_grad_by_freq
+        return F.embedding(input, self.weight, self.padding_idx, *limits, self.sparse)
 
     def extra_repr(self) -> str:
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        shown: list[tuple[str, Any, Any]] = [("padding_idx", self.padding_idx, None), ("max_norm", self.max_norm, None)]
-        shown.append(("norm_type", self.norm_type, 2.0))
-        return text + "".join(f", {name}={value}" for name, value, default in shown if value != default)
+        changed = _changed(self, padding_idx=None, max_norm=None, norm_type=2.0, sparse=False)
+        return f"{self.num_embeddings}, {self.embedding_dim}{changed}"
 
 
 class EmbeddingBag(Module):
@@ -748,7 +747,11 @@ class EmbeddingBag(Module):
     Args:
         num_embeddings: Number of rows.
         embedding_dim: Features of a row.
+        max_norm: Upper bound on the norm of the rows that are used. Longer rows are scaled in place.
+        norm_type: Order of the norm.
+        scale_grad_by_freq: True is not supported.
         mode: "sum", "mean" or "max".
+        sparse: Has no effect; gradients are dense.
         include_last_offset: True if the offsets end with the number of indices.
         padding_idx: Index of a row that is left out and not trained, or None.
         device: Device of the parameters, as for `zeros`.
@@ -759,14 +762,20 @@ class EmbeddingBag(Module):
         self,
         num_embeddings: int,
         embedding_dim: int,
-        *,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
         mode: str = "mean",
+        sparse: bool = False,
+        *,
         include_last_offset: bool = False,
         padding_idx: int | None = None,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
         self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
+        self.max_norm, self.norm_type = max_norm, norm_type
+        self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
         self.include_last_offset = include_last_offset
         self.padding_idx = _padding_row(padding_idx, num_embeddings)
         self.weight = Parameter(zeros(num_embeddings, embedding_dim, device=device, dtype=dtype))
@@ -777,11 +786,11 @@ class EmbeddingBag(Module):
         _reset_rows(self.weight, self.padding_idx)
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Any:
-        options: Any = {"include_last_offset": self.include_last_offset, "padding_idx": self.padding_idx}
-        return F.embedding_bag(
-            input, self.weight, offsets, mode=self.mode, per_sample_weights=per_sample_weights, **options
-        )
+        limits = self.max_norm, self.norm_type, self.scale_grad_by_freq
+        bags = self.mode, self.sparse, per_sample_weights, self.include_last_offset, self.padding_idx
+        return F.embedding_bag(input, self.weight, offsets, *limits, *bags)
 
     def extra_repr(self) -> str:
-        text = f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}"
-        return text if self.padding_idx is None else f"{text}, padding_idx={self.padding_idx}"
+        limits = _changed(self, max_norm=None, norm_type=2.0)
+        padding = _changed(self, padding_idx=None)
+        return f"{self.num_embeddings}, {self.embedding_dim}{limits}, mode={self.mode!r}{padding}"

@@ -274,7 +274,7 @@ class CompiledGraph:
             for each in outputs
         ]
         computed = [each for each in outputs if isinstance(each, fx.Node) and each not in numbers]
-        self._orders = [_order_of_dimensions(each.meta.get("val")) for each in computed]
+        self._orders = [_order_of_dimensions(each.meta["val"]) for each in computed]
         nodes = [node for node in graph.graph.nodes if node.op == "call_function"]
         with unset_fake_temporarily():
             constants = {
@@ -376,7 +376,7 @@ def _reason_against(graph: fx.GraphModule, node: fx.Node) -> str:
     try:
         call = imported_node(node, lambda operand: _stand_in(graph, operand))
         _, result, _ = call_traced(ATEN[name], call.operands, call.keywords)
-        _require_equal(node.meta.get("val"), result)
+        _require_equal(node.meta["val"], result)
     except Exception as error:  # Functions may refuse operands with any error.
         return str(error) or type(error).__name__
     return ""
@@ -426,7 +426,7 @@ def _spec_of_value(value: torch.Tensor) -> Spec:
 def _require_equal(expected: Any, result: Any) -> None:
     """Raise ArgumentError if a recorded result differs in shape or dtype from PyTorch's."""
     if isinstance(expected, (tuple, list)):
-        for part, own in zip(expected, result, strict=False):
+        for part, own in zip(expected, result, strict=True):
             _require_equal(part, own)
     elif isinstance(expected, torch.Tensor):
         spec = _spec_of_value(expected)

@@ -26,12 +26,13 @@ TALL, WIDE = normal(2, 5, 3), normal(3, 5)
 UNIQUE: list[Case] = [
     ("inv", (S,), {}),
     ("det", (S,), {}),
-    *calls("solve", (S, normal(3, 4, 2)), (S, normal(3, 4)), (S[0], normal(4))),
+    *calls("solve", (S, normal(3, 4, 2)), (S, normal(3, 4)), (S[0], normal(4)), (S[0], normal(2, 4), {"left": False})),
     *calls("cholesky", (POSITIVE,), (POSITIVE, {"upper": True})),
     *((name, (S,), {}) for name in ("lu", "lu_factor", "lu_factor_ex", "inv_ex")),
     *((name, (matrix,), {}) for name in ("lu", "lu_factor") for matrix in (TALL, WIDE, S[:0], S[:, :0, :0])),
     *((name, (S[:0],), {}) for name in ("inv_ex", "lu_factor_ex", "cholesky_ex")),
     *calls("solve_ex", (S, normal(3, 4, 2)), (S, normal(3, 4)), (S, normal(3, 2, 4), {"left": False})),
+    *calls("solve_ex", (S, normal(4, 2)), (S[0], normal(3, 4, 2))),
     *(
         (
             "lu_solve",
@@ -46,6 +47,15 @@ UNIQUE: list[Case] = [
     *(("norm", (S[0, 0],), {"ord": ord}) for ord in (None, float("inf"), -float("inf"), 0, 1, 2, 3.5)),
     *calls("norm", (S,), (S, {"dim": 1, "keepdim": True}), (S, {"dim": (0, 2), "keepdim": True}), (S, 3, (1,))),
 ]
+
+
+@pytest.mark.parametrize("limit", ["atol", "rtol"])
+def test_limits_of_singular_values_for_each_matrix(limit: str) -> None:
+    limits = torch.tensor([0.0, 0.8], dtype=torch.float64)
+    for name in ("matrix_rank", "pinv"):
+        expected = getattr(torch.linalg, name)(TALL, **{limit: limits})
+        result = getattr(nt.linalg, name)(from_torch(TALL), **{limit: from_torch(limits)})
+        np.testing.assert_allclose(result.numpy(), expected.numpy(), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

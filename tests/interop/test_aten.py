@@ -491,7 +491,7 @@ def assert_same(own: Any, theirs: Any, values: bool = True) -> None:
             largest = np.abs(expected, where=np.isfinite(expected), out=np.zeros_like(expected)).max(initial=1e-30)
             np.testing.assert_allclose(number, expected, rtol=1e-5, atol=2e-6 * largest)
     elif isinstance(theirs, (tuple, list)):
-        for each, expected in zip(own, theirs, strict=False):
+        for each, expected in zip(own, theirs, strict=True):
             assert_same(each, expected, values)
     else:
         assert own == theirs
@@ -511,6 +511,8 @@ def test_entries_compute_what_the_operators_compute(name: str) -> None:
     own = ATEN[f"aten.{name}"](*tree_map(_own, args), **named)
     if "flash_attention_for_cpu.d" in name:
         own, theirs = own[0], theirs[0]  # The logarithms of sums are only for the gradient.
+    if name.startswith("mkldnn"):
+        own, theirs = own[:-1], theirs[:-1]  # The workspace is only for the gradient.
     assert_same(own, theirs, name not in _UNDEFINED)
 
 

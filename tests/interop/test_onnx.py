@@ -52,6 +52,8 @@ IMAGE = floats(1, 4, 9, 8)
 CASES = {
     "Add of an axis": ("Add", [X, floats(3, 1, 1)], {}),
     "Div of integers": ("Div", [np.array([7, -7], np.int32), np.array([2, 2], np.int32)], {}),
+    "ThresholdedRelu": ("ThresholdedRelu", [np.array([-np.inf, 0.5, 2, np.inf], np.float32)], {}),
+    "CumSum of nothing": ("CumSum", [floats(2, 0), np.array(1)], {"exclusive": 1}),
     "Mod": ("Mod", [np.array([7, -7], np.int64), np.array([3, 3], np.int64)], {}),
     "fmod": ("Mod", [floats(4), np.full(4, 0.7, np.float32)], {"fmod": 1}),
     "Clip": ("Clip", [X, np.float32(-1), np.float32(0.5)], {}),
@@ -59,6 +61,14 @@ CASES = {
     "Conv with uneven pads": ("Conv", [IMAGE, floats(6, 2, 3, 3), floats(6)], {"group": 2, "pads": [0, 1, 2, 1]}),
     "Conv with strides": ("Conv", [IMAGE, floats(2, 4, 3, 2)], {"auto_pad": "SAME_LOWER", "strides": [2, 2]}),
     "ConvTranspose": ("ConvTranspose", [IMAGE, floats(4, 2, 3, 3)], {"strides": [2, 2], "pads": [1, 0, 0, 1]}),
+    "ConvTranspose of a larger shape": (
+        *("ConvTranspose", [IMAGE, floats(4, 2, 3, 2)]),
+        {"strides": [2, 3], "output_shape": [20, 25]},
+    ),
+    "ConvTranspose of a smaller shape": (
+        *("ConvTranspose", [IMAGE, floats(4, 2, 3, 2)]),
+        {"strides": [2, 3], "output_shape": [16, 22], "auto_pad": "SAME_UPPER"},
+    ),
     "MaxPool": ("MaxPool", [IMAGE], {"kernel_shape": [3, 2], "strides": [2, 2], "ceil_mode": 1, "pads": [1, 0, 1, 0]}),
     "AveragePool": ("AveragePool", [IMAGE], {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [0, 1, 1, 1]}),
     "LayerNormalization": ("LayerNormalization", [X, floats(6, 5), floats(6, 5)], {"axis": 2}),
@@ -78,13 +88,21 @@ CASES = {
     "ScatterElements": ("ScatterElements", [floats(3, 4), np.array([[1], [3]]), floats(2, 1)], {"axis": 1}),
     "ScatterND": ("ScatterND", [floats(4, 3), np.array([[1], [1]]), floats(2, 3)], {"reduction": "mul"}),
     "OneHot": ("OneHot", [np.array([1, -1, 7]), np.array(3), floats(2)], {"axis": 0}),
+    "LRN": ("LRN", [floats(3, 3, 2, 2)], {"size": 4, "alpha": 0.5}),
+    "LRN of all channels": ("LRN", [X], {"size": 1 << 40}),
     "Trilu": ("Trilu", [floats(4, 5), np.array(1)], {"upper": 0}),
     "Where": ("Where", [X > 0, X, np.float32(3)], {}),
     "Cast": ("Cast", [X], {"to": TensorProto.BFLOAT16}),
     "Resize": ("Resize", [IMAGE, None, np.array([1, 1, 1.5, 2], np.float32)], {"mode": "linear"}),
     "Resize cubic": ("Resize", [IMAGE, None, None, np.array([1, 4, 12, 4])], {"mode": "cubic", "cubic_coeff_a": -0.5}),
+    "Resize of integers": (
+        "Resize",
+        [(np.arange(60) * 37 % 256).astype(np.uint8).reshape(1, 2, 5, 6), None, np.array([1, 1, 1.7, 1.3], np.float32)],
+        {"mode": "cubic", "coordinate_transformation_mode": "asymmetric"},
+    ),
     "Resize nearest": ("Resize", [IMAGE, None, np.array([1, 1, 2, 0.6], np.float32)], {"nearest_mode": "ceil"}),
     "GridSample": ("GridSample", [IMAGE, floats(1, 3, 3, 2)], {"padding_mode": "border"}),
+    "GridSample cubic": ("GridSample", [IMAGE, floats(1, 3, 3, 2)], {"mode": "cubic", "padding_mode": "border"}),
     "Einsum": ("Einsum", [X, floats(5, 7)], {"equation": "abcd, de -> ace"}),
     "Hardmax": ("Hardmax", [X], {}),
     "Softmax": ("Softmax", [X], {"axis": 1}),
@@ -108,6 +126,81 @@ CASES = {
         {"pads": [1, 1, 1, 1]},
     ),
 }
+
+
+WITH_CONSTANTS = {
+    "Where": ([np.array([True, False]), np.float32(1.5), np.float32(2.5)], [0]),
+    "Pow": ([np.float32(2), floats(3)], [1]),
+    "Clip": ([np.float32(3), floats(), np.float32(2)], []),
+    "Div": ([np.array([(1 << 60) + 1, -7, 7]), np.array([1, 2, -2])], []),
+    "NonZero": ([np.array([[1, 0], [0, 3]])], []),
+}
+"""Operands of operators, and the positions of those that are not constants of the file."""
+
+
+@pytest.mark.parametrize("operator", WITH_CONSTANTS)
+def test_an_operator_of_constants(operator, tmp_path):
+    values, positions = WITH_CONSTANTS[operator]
+    constants = {f"x{n}": np.asarray(each) for n, each in enumerate(values)}
+    inputs = {f"x{n}": constants.pop(f"x{n}") for n in positions}
+    node = helper.make_node(operator, [f"x{n}" for n in range(len(values))], ["y"])
+    model = saved(tmp_path / "m.onnx", [node], inputs, initializers=constants)
+    (expected,) = ReferenceEvaluator(model).run(None, inputs)
+    result = nt.jit(nt.load_onnx(tmp_path / "m.onnx"))(**{name: nt.from_numpy(each) for name, each in inputs.items()})
+    assert result.dtype.name == expected.dtype.name
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6)
+
+
+def test_groups_before_opset_21_have_one_scale_each(tmp_path):
+    arrays = {"x": floats(2, 4, 3), "scale": floats(2), "bias": floats(2)}
+    node = helper.make_node("GroupNormalization", [*arrays], ["y"], num_groups=2)
+    saved(tmp_path / "m.onnx", [node], arrays, opset=18)
+    x, scale, bias = map(nt.from_numpy, arrays.values())
+    expected = nt.group_norm(x, 2, scale.repeat_interleave(2), bias.repeat_interleave(2))
+    np.testing.assert_allclose(run(tmp_path / "m.onnx", arrays)[0], expected.numpy(), rtol=1e-6)
+
+
+def test_a_diagonal_outside_of_the_matrix(tmp_path):
+    arrays = {"x": floats(2, 3), "k": np.array(-1 << 63)}
+    saved(tmp_path / "m.onnx", [helper.make_node("Trilu", [*arrays], ["y"], upper=0)], arrays)
+    np.testing.assert_array_equal(run(tmp_path / "m.onnx", arrays)[0], np.zeros((2, 3)))
+
+
+def test_regions_before_opset_16(tmp_path):
+    arrays = {"x": floats(1, 2, 5, 6), "rois": np.array([[0.3, 0.2, 4.1, 3.7]], np.float32), "batch": np.array([0])}
+    size = {"output_height": 2, "output_width": 2, "sampling_ratio": 2}
+    results = []
+    for opset, attributes in ((13, {}), (16, {"coordinate_transformation_mode": "output_half_pixel"})):
+        saved(
+            tmp_path / "m.onnx",
+            [helper.make_node("RoiAlign", [*arrays], ["y"], **size, **attributes)],
+            arrays,
+            opset=opset,
+        )
+        results += run(tmp_path / "m.onnx", arrays)
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+@pytest.mark.parametrize("zero", [0, 3])
+@pytest.mark.parametrize("pads", [[0, 0, 0, 0], [1, 0, 2, 1]])
+def test_integer_convolutions(kind, zero, pads, tmp_path):
+    limits = np.iinfo(kind)
+    arrays = {
+        "x": RANDOM.integers(limits.min, limits.max + 1, (2, 3, 6, 5), kind),
+        "w": RANDOM.integers(-128, 128, (4, 3, 3, 2), np.int8),
+        "xz": kind(limits.max - zero),
+        "wz": RANDOM.integers(-128, 128, 4, np.int8) if zero else np.zeros(4, np.int8),
+    }
+    arrays = {name: np.asarray(each) for name, each in arrays.items()}
+    node = helper.make_node("ConvInteger", [*arrays], ["y"], pads=pads, strides=[1, 2], kernel_shape=[3, 2])
+    saved(tmp_path / "m.onnx", [node], arrays)
+    image = np.pad(
+        arrays["x"].astype(np.int64) - arrays["xz"], ((0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3]))
+    )
+    weight = arrays["w"].astype(np.int64) - arrays["wz"].reshape(4, 1, 1, 1)
+    windows = np.lib.stride_tricks.sliding_window_view(image, (3, 2), (2, 3))[:, :, :, ::2]
+    np.testing.assert_array_equal(run(tmp_path / "m.onnx", arrays)[0], np.einsum("nchwij,ocij->nohw", windows, weight))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -163,6 +256,26 @@ def test_weights_of_four_bits(tmp_path):
     saved(tmp_path / "m.onnx", [node], {"x": x}, initializers={"w": packed, "s": scales}, domains=["com.microsoft"])
     weight = (codes.astype(np.float32) - 8) * np.repeat(scales, 32, 1)
     np.testing.assert_allclose(run(tmp_path / "m.onnx", {"x": x})[0], x @ weight.T, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_weights_of_few_bits_with_zero_points(bits, tmp_path):
+    columns, rows, size = 40, 5, 16  # The last of three blocks is padded.
+
+    def packed(codes):
+        shifts = np.arange(0, 8, bits)
+        groups = np.pad(codes, ((0, 0), (0, -codes.shape[1] % len(shifts)))).reshape(rows, -1, len(shifts))
+        return (groups.astype(np.int64) << shifts).sum(-1).astype(np.uint8)
+
+    codes, zeros = (RANDOM.integers(0, 1 << bits, (rows, n), np.uint8) for n in (3 * size, 3))
+    scales, x = floats(rows, 3, low=0.1, high=1), floats(2, columns)
+    weights = {"w": packed(codes).reshape(rows, 3, -1), "s": scales, "z": packed(zeros)}
+    attributes = {"K": columns, "N": rows, "bits": bits, "block_size": size}
+    node = helper.make_node("MatMulNBits", ["x", "w", "s", "z"], ["y"], domain="com.microsoft", **attributes)
+    saved(tmp_path / "m.onnx", [node], {"x": x}, initializers=weights, domains=["com.microsoft"])
+    expected = (codes.astype(np.float32) - np.repeat(zeros, size, 1)) * np.repeat(scales, size, 1)
+    result = run(tmp_path / "m.onnx", {"x": x})[0]
+    np.testing.assert_allclose(result, x @ expected[:, :columns].T, rtol=1e-4, atol=1e-3)
 
 
 def test_attention_over_cached_keys(tmp_path):
@@ -248,6 +361,22 @@ def test_names_that_a_module_cannot_have(tmp_path):
     np.testing.assert_array_equal(model(nt.zeros(3)).numpy(), [5, 5, 5])
 
 
+def test_names_that_would_get_the_same_path(tmp_path):
+    arrays = {name: np.full(3, n, np.float32) for n, name in enumerate(("a", "a.b", "a_b", "forward", "forward_"), 1)}
+    saved(tmp_path / "m.onnx", [helper.make_node("Concat", [*arrays], ["y"], axis=0)], {}, initializers=arrays)
+    model = nt.load_onnx(tmp_path / "m.onnx")
+    assert len(model.state_dict()) == 5
+    np.testing.assert_array_equal(model().numpy(), np.repeat([1, 2, 3, 4, 5], 3))
+
+
+def test_extents_of_minus_one_are_any(tmp_path):
+    perceptron(tmp_path / "m.onnx")
+    model = onnx.load(tmp_path / "m.onnx")
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+    onnx.save(model, tmp_path / "m.onnx")
+    assert nt.load_onnx(tmp_path / "m.onnx")(nt.zeros(5, 8)).shape == (5, 4)
+
+
 def test_shapes_are_folded_under_jit(tmp_path):
     nodes = [
         helper.make_node("Shape", ["x"], ["shape"]),
@@ -304,6 +433,27 @@ def test_branches_and_loops(tmp_path):
         np.testing.assert_allclose(first, x * w, rtol=1e-6)
         np.testing.assert_allclose(last, x * w + 3 * w, rtol=1e-5)
         np.testing.assert_allclose(every, [x * w + n * w for n in (1, 2, 3)], rtol=1e-5)
+
+
+def test_outputs_that_nothing_reads(tmp_path):
+    nodes = [helper.make_node("Split", ["x"], ["a", "b", ""], axis=0, num_outputs=3)]
+    saved(tmp_path / "m.onnx", nodes, {"x": floats(6)}, ("a", "b"))
+    first, second = nt.load_onnx(tmp_path / "m.onnx")(nt.arange(6.0))
+    assert (first.tolist(), second.tolist()) == ([0, 1], [2, 3])
+
+
+def test_a_branch_with_too_few_results(tmp_path):
+    branches = [
+        helper.make_graph([helper.make_node(name, ["x"], ["out"])], name, [], [onnx.ValueInfoProto(name="out")])
+        for name in ("Abs", "Neg")
+    ]
+    node = helper.make_node(
+        "If", ["condition"], ["y", "z"], "culprit", then_branch=branches[0], else_branch=branches[1]
+    )
+    saved(tmp_path / "m.onnx", [node], {"x": floats(3)}, ("y", "z"), {"condition": np.array(True)})
+    with pytest.raises(nt.ArgumentError, match="the operator has 1 results, not 2") as caught:
+        nt.load_onnx(tmp_path / "m.onnx")(nt.zeros(3))
+    assert caught.value.__notes__ == ["in If of the imported graph at culprit"]
 
 
 @pytest.mark.parametrize("operator", ["MatMul", "Gemm"])
@@ -364,6 +514,60 @@ def test_convolutions_of_dequantized_images_are_integer_products(kind, shape, we
     model = saved(tmp_path / "m.onnx", nodes, {"x": x}, initializers=initializers)
     loaded = nt.load_onnx(tmp_path / "m.onnx")
     assert any(row.op == "contract" and row.out.startswith("i32") for row in nt.explain(loaded(nt.from_numpy(x))))
+    expected = ReferenceEvaluator(model).run(None, {"x": x})[0]
+    np.testing.assert_allclose(loaded(nt.from_numpy(x)).numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("quantize", "zero", "dequantize", "weight", "is_product"),
+    [
+        ({}, np.uint8(7), {}, np.int8, True),
+        ({}, None, {}, np.int8, True),
+        ({"output_dtype": TensorProto.INT8}, None, {}, np.int8, True),
+        ({"output_dtype": TensorProto.INT16}, None, {}, np.int8, False),
+        ({}, np.int16(0), {}, np.int8, False),
+        ({}, np.uint8(7), {"axis": 0, "block_size": 8}, np.int8, False),
+        ({}, np.uint8(7), {}, np.int16, False),
+    ],
+)
+def test_which_products_are_integer_products(quantize, zero, dequantize, weight, is_product, tmp_path):
+    scales = floats(2, 4, low=0.01, high=0.1) if dequantize else np.float32(0.05)
+    initializers = {"s": np.float32(0.002), "w": RANDOM.integers(-99, 99, (16, 4), weight), "ws": scales}
+    names = ["s"]
+    if zero is not None:
+        initializers["z"], names = zero, ["s", "z"]
+    own_names = names if zero is None or zero.dtype == np.uint8 else ["s"]  # Left out, it is 0.
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", *names], ["q"], **quantize),
+        helper.make_node("DequantizeLinear", ["q", *own_names], ["a"]),
+        helper.make_node("DequantizeLinear", ["w", "ws"], ["c"], **dequantize),
+        helper.make_node("MatMul", ["a", "c"], ["y"]),
+    ]
+    x = floats(3, 16)
+    model = saved(tmp_path / "m.onnx", nodes, {"x": x}, initializers=initializers)
+    loaded = nt.load_onnx(tmp_path / "m.onnx")
+    assert ("QuantizedMatMul" in [node.operator for node in loaded.graph.nodes]) is is_product
+    expected = ReferenceEvaluator(model).run(None, {"x": x})[0]
+    np.testing.assert_allclose(loaded(nt.from_numpy(x)).numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("axis", [0, -4, 1])
+def test_only_scales_of_output_channels_leave_a_convolution_one_of_integers(axis, tmp_path):
+    initializers = {
+        "s": np.float32(0.02),
+        "w": RANDOM.integers(-99, 99, (3, 3, 2, 2), np.int8),
+        "ws": floats(3, low=0.01, high=0.1),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s"], ["a"]),
+        helper.make_node("DequantizeLinear", ["w", "ws"], ["c"], axis=axis),
+        helper.make_node("Conv", ["a", "c"], ["y"]),
+    ]
+    x = floats(1, 3, 5, 4, low=0)
+    model = saved(tmp_path / "m.onnx", nodes, {"x": x}, initializers=initializers)
+    loaded = nt.load_onnx(tmp_path / "m.onnx")
+    assert ("QuantizedConv" in [node.operator for node in loaded.graph.nodes]) is (axis != 1)
     expected = ReferenceEvaluator(model).run(None, {"x": x})[0]
     np.testing.assert_allclose(loaded(nt.from_numpy(x)).numpy(), expected, rtol=1e-5, atol=1e-5)
 
@@ -528,6 +732,7 @@ BAD = {
     "absolute path": (external("/etc/hostname"), "outside of the folder"),
     "end of external file": (external("m.onnx", offset=1 << 40), "which has"),
     "negative offset": (external("m.onnx", offset=-8), "needs bytes -8"),
+    "folder": (external("."), "which is a folder"),
     "offset of letters": (external("m.onnx", offset="x"), "invalid literal"),
 }
 
@@ -560,6 +765,11 @@ def test_inputs_of_other_dtypes_raise_an_error(tmp_path):
     ("operator", "arrays", "attributes"),
     [
         ("Conv", [IMAGE, floats(6, 4, 3, 3)], {"strides": [0, 1]}),
+        ("Conv", [IMAGE, floats(6, 4, 3, 3)], {"strides": [1, 1 << 62]}),
+        ("Conv", [IMAGE, floats(6, 4, 3, 3)], {"kernel_shape": [3, 2]}),
+        ("ConvTranspose", [IMAGE, floats(4, 2, 3, 3)], {"kernel_shape": [3, 2]}),
+        ("ConvInteger", [np.ones((1, 2, 4, 4), np.int8), np.ones((3, 2, 2, 2), np.int8)], {"kernel_shape": [3, 3]}),
+        ("Unsqueeze", [X, np.array([1, 1])], {}),
         ("Reshape", [X, np.array([7, 7])], {}),
         ("Transpose", [X], {"perm": [0, 1, 2, 9]}),
         ("Expand", [X, np.array([1 << 40, 1 << 20, 1, 1, 1, 1])], {}),

@@ -416,10 +416,17 @@ def test_training(case: Case, way: str) -> None:
             np.testing.assert_array_equal(each.numpy(), before[name])
 
 
-@pytest.mark.parametrize(("arguments", "keywords"), [((4, 3), {"max_norm": 0.5}), ((4, 3, 1, 1.5, 1.0), {})])
-def test_rows_of_bounded_norm(arguments: Any, keywords: Any) -> None:
+@pytest.mark.parametrize(
+    ("name", "arguments", "keywords"),
+    [
+        ("Embedding", (4, 3), {"max_norm": 0.5}),
+        ("Embedding", (4, 3, 1, 1.5, 1.0, False, False), {}),
+        ("EmbeddingBag", (4, 3, 0.5, 1.0, False, "sum"), {}),
+    ],
+)
+def test_rows_of_bounded_norm(name: str, arguments: Any, keywords: Any) -> None:
     torch.manual_seed(0)
-    theirs, ours = pair(("Embedding", arguments, keywords, (TOKENS,), {}), "float64")
+    theirs, ours = pair((name, arguments, keywords, (TOKENS,), {}), "float64")
     assert repr(ours) == repr(theirs)
     np.testing.assert_allclose(losses(nt, ours, [TOKENS], {}), losses(torch, theirs, [TOKENS], {}), rtol=1e-7)
     check(ours.weight, theirs.weight, 1e-7, "weight")
