@@ -18,7 +18,7 @@ from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.kernels.codegen.storage import EXACT
 from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads, epilogue
 from npu_tensor.kernels.offer import HostOperand, Offer, Target, padded_shape
-from npu_tensor.kernels.windows.design import CORES, Planes, Window, WindowProblem, WindowTiles, design
+from npu_tensor.kernels.windows.design import Planes, Window, WindowProblem, WindowTiles, design
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Refusal, Task
@@ -27,9 +27,9 @@ __all__ = ["claim_convolution", "claim_pool"]
 
 MOST: Final = 7
 """Largest extent of a window, step between windows and padding. Binaries depend on them."""
-WIDTHS: Final = (28, 7, 1)
-"""Results of a row of a tile. Extents of images are often multiples of 7."""
-BLOCKS: Final = (64, 32)
+WIDTHS: Final = (28, 7, 4, 1)
+"""Results of a row of a tile. Extents of images are often multiples of 7 or of 4."""
+BLOCKS: Final = (96, 64, 32)
 """Channels of a tile."""
 MOST_VECTORS: Final = 2
 """Upper bound on operands of the epilogue."""
@@ -117,7 +117,7 @@ def _offer(task: Task, target: Target, combine: Any, kernel: Any, counted: Any) 
     held = list(_held(task, problem, reads.rows))
     return Offer(
         "windows",
-        f"{CORES * tiles.columns} cores, tiles of {problem.band} x {tiles.width} results and {tiles.channels} channels",
+        f"{tiles.cores} cores, tiles of {problem.band} x {tiles.width} results and {tiles.channels} channels",
         partial(design, problem, planes, places, tuple((host.dtype, math.prod(host.padded)) for host in held)),
         (source, *held, written),
         tuple((number, "float32") for number in reads.scalars),
@@ -134,17 +134,18 @@ def _problem(
     window: Window, code: Epilogue | None, vectors: int, target: Target, image: Extents, results: tuple[int, int]
 ) -> WindowProblem | None:
     """Divide the work among as many cores as possible so that reading rows and starting transfers take least time."""
-    for columns in [1 << bits for bits in reversed(range(target.columns.bit_length()))]:
+    for cores in [1 << bits for bits in reversed(range((2 * target.columns).bit_length()))]:
         found: list[tuple[float, WindowProblem]] = []
-        for block, width, bits in itertools.product(BLOCKS, WIDTHS, range((CORES * columns).bit_length())):
-            tiles = WindowTiles(target.array.arch, window, code, vectors, width, block, columns)
+        for block, width, bits in itertools.product(BLOCKS, WIDTHS, range(cores.bit_length())):
+            tiles = WindowTiles(target.array.arch, window, code, vectors, width, block, cores)
             if block > image[3] or width > results[1] or not tiles.fits:
                 continue
             problem = WindowProblem(tiles, image, results, results[0], 1 << bits)
             bands = min(-(-problem.groups // math.prod(problem.parts)), results[0])
             problem = problem._replace(band=-(-results[0] // bands))
             blocks, parts = len(problem.starts), math.prod(problem.parts)
-            if problem.shares <= blocks and problem.groups <= parts:
+            # One core writes the blocks of channels that overlap.
+            if problem.shares <= max(blocks - bool(image[3] % block), 1) and problem.groups <= parts:
                 rows = -(-blocks // problem.shares) * -(-parts // problem.groups) * problem.rows
                 runs = tiles.pixels * RUN_BYTES if block < image[3] else 0
                 reading = rows * (tiles.row.nbytes + runs) / STREAM_BYTES_PER_CYCLE

@@ -36,8 +36,6 @@ from npu_tensor.kernels.codegen.cycles import SCALAR_STEP, LoopWork, function
 from npu_tensor.kernels.codegen.emitter import MEMORY
 from npu_tensor.kernels.gemm.epilogue import Epilogue
 
-CORES: Final = 2
-"""Cores of a column."""
 TILES, MORE_ROWS, WORDS = 0, 1, 7
 """Places of the words that are rounds of loops, and number of words; see nt/windows.hpp."""
 GROUPS: Final = 2
@@ -78,7 +76,7 @@ class WindowTiles(NamedTuple):
         vectors: Operands of the epilogue with one number per channel.
         width: Results of a row of a tile.
         channels: Channels of a block.
-        columns: Columns of the array in use.
+        cores: Cores in use, two in a column.
     """
 
     arch: Arch
@@ -87,7 +85,7 @@ class WindowTiles(NamedTuple):
     vectors: int
     width: int
     channels: int
-    columns: int
+    cores: int
 
     @property
     def pixels(self) -> int:
@@ -186,11 +184,6 @@ def _source(tiles: WindowTiles) -> Source:
 using Tile = nt::WindowTile<nt::Combine::{window.combine.upper()}, {MEMORY[window.dtype]}, nt::Window{{{numbers}}},
                             {tiles.width}, {tiles.channels}>;
 
-extern "C" void nt_windows_hold(const Tile::T *__restrict object, float *__restrict held, int32 first, int32 count) {{
-    const auto *from = reinterpret_cast<const float *>(object);
-    for (int32 i = 0; i < count; i += 16) aie::store_v(held + first + i, aie::load_v<16>(from + i));
-}}
-
 extern "C" void nt_windows_begin(int32 *state, const int32 *words) {{ nt::begin_tile<Tile>(state, {own}); }}
 
 extern "C" void nt_windows_keep(const Tile::T *__restrict object, Tile::Kept *__restrict ring,
@@ -212,6 +205,13 @@ extern "C" void nt_windows_finish(const Tile::Total *__restrict sums, const floa
     {finish}
 }}
 """
+    if tiles.held:
+        text += """
+extern "C" void nt_windows_hold(const Tile::T *__restrict object, float *__restrict held, int32 first, int32 count) {
+    const auto *from = reinterpret_cast<const float *>(object);
+    for (int32 i = 0; i < count; i += 16) aie::store_v(held + first + i, aie::load_v<16>(from + i));
+}
+"""
     return Source("nt_windows", text)
 
 
@@ -219,16 +219,17 @@ extern "C" void nt_windows_finish(const Tile::Total *__restrict sums, const floa
 def configuration(tiles: WindowTiles) -> Configuration:
     """Return the configuration that serves all images."""
     window, code, held = tiles.window, _source(tiles), tiles.held
-    builder = Builder(f"windows_{window.combine}_{window.dtype}", tiles.arch, tiles.columns, 2 + len(held))
+    builder = Builder(f"windows_{window.combine}_{window.dtype}", tiles.arch, -(-tiles.cores // 2), 2 + len(held))
     scalars = tiles.epilogue.scalars if tiles.epilogue else 0
     ring, totals, kept, state = tiles.buffers.values()
     words = ObjectType("int32", (-(-(scalars + WORDS) // 4) * 4,))  # Vectors of the next buffer begin at its end.
     epilogue_bytes = tiles.epilogue.program_bytes if tiles.epilogue else 1024
+    is_emulated = window.combine == "product" and window.dtype == "float32"
     signatures: dict[str, tuple[list[ObjectType | str], int]] = {
         "hold": ([tiles.row, kept, "int32", "int32"], 256),
         "begin": ([state, words], 768),
         "keep": ([tiles.row, ring, state, words], 1024),
-        "combine": ([ring, kept, totals, state], 2048),
+        "combine": ([ring, kept, totals, state], 1024 + window.kernel[1] * (768 if is_emulated else 128)),
         "finish": ([totals, kept, tiles.result, state, words], epilogue_bytes),
     }
     functions = {
@@ -273,8 +274,8 @@ def configuration(tiles: WindowTiles) -> Configuration:
         for _ in range_(words[scalars + TILES]) if held else (0,):
             tile()
 
-    for number in range(CORES * tiles.columns):
-        column, core = divmod(number, CORES)
+    for number in range(tiles.cores):
+        column, core = divmod(number, 2)
         shim, place = Tile(column, 0), Tile(column, 2 + core)
         rows = builder.fifo(f"rows{number}", tiles.row, shim, [place])
         results = builder.fifo(f"results{number}", tiles.result, place, [shim])
@@ -344,14 +345,17 @@ class WindowProblem(NamedTuple):
     @property
     def groups(self) -> int:
         """Groups of cores that share the tiles."""
-        return CORES * self.tiles.columns // self.shares
+        return self.tiles.cores // self.shares
 
     def work(self, core: int) -> tuple[list[int], range]:
         """Return the blocks of channels of a core, by their first channels, and its tiles of each block."""
-        (group, share), count = divmod(core, self.shares), math.prod(self.parts)
-        return self.starts[share :: self.shares], range(
-            count * group // self.groups, count * (group + 1) // self.groups
-        )
+        group, share = divmod(core, self.shares)
+
+        def part(count: int, number: int, of: int) -> range:
+            return range(count * number // of, count * (number + 1) // of)
+
+        blocks = part(len(self.starts), share, self.shares)
+        return self.starts[blocks.start : blocks.stop], part(math.prod(self.parts), group, self.groups)
 
     @property
     def weight_rows(self) -> int:

@@ -83,11 +83,15 @@ inline void keep_row(const typename Tile::T *__restrict object, typename Tile::K
     constexpr Kept nothing = Tile::is_maximum ? LEAST_RANK<Kept> : Kept(0);
     ring += oldest;
     state[OLDEST] = oldest + Tile::row < Tile::row * Tile::window.rows ? oldest + Tile::row : 0;
-    for (int32 i = 0; i < begin * channels; i += lanes) aie::store_v(ring + i, aie::broadcast<Kept, lanes>(nothing));
-    for (int32 i = begin * channels; i < end * channels; i += lanes)
-        aie::store_v(ring + i, kept<Tile>(aie::load_v<lanes>(from + i)));
-    for (int32 i = end * channels; i < pixels * channels; i += lanes)
-        aie::store_v(ring + i, aie::broadcast<Kept, lanes>(nothing));
+    const auto copy = [&](int32 i) { aie::store_v(ring + i, kept<Tile>(aie::load_v<lanes>(from + i))); };
+    const auto clear = [&](int32 i) { aie::store_v(ring + i, aie::broadcast<Kept, lanes>(nothing)); };
+    if (end - begin == pixels) {  // The compiler knows the number of rounds.
+        for (int32 i = 0; i < pixels * channels; i += lanes) copy(i);
+        return;
+    }
+    for (int32 i = 0; i < begin * channels; i += lanes) clear(i);
+    for (int32 i = begin * channels; i < end * channels; i += lanes) copy(i);
+    for (int32 i = end * channels; i < pixels * channels; i += lanes) clear(i);
 }
 
 // The total with one more element of the window.
