@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from npu_tensor.dataflow.array import STREAM_BYTES_PER_CYCLE
 from npu_tensor.dataflow.checks.limits import LIMITS, WORD
@@ -18,7 +18,7 @@ from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.kernels.codegen.storage import EXACT
 from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads, epilogue
 from npu_tensor.kernels.offer import HostOperand, Offer, Target, padded_shape
-from npu_tensor.kernels.windows.design import Planes, Window, WindowProblem, WindowTiles, design
+from npu_tensor.kernels.windows.design import Combine, Planes, Window, WindowProblem, WindowTiles, design
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Refusal, Task
@@ -37,8 +37,10 @@ TRANSFERS: Final = 3
 """Transfers of a tile at an edge of the image."""
 MOST_TILES: Final = 1 << 12
 """Upper bound on tiles of a run; each transfer takes 120 bytes of instructions."""
+RESULTS: Final = {"bfloat16": "bfloat16", "float32": "float32", "float16": "float32"}
+"""Dtype of a mean or a sum of products in its host buffer."""
+Pair = tuple[int, int]
 Extents = tuple[int, int, int, int]
-_RESULTS: Final = {"bfloat16": "bfloat16", "float32": "float32", "float16": "float32"}
 
 
 def claim_pool(task: Task, target: Target) -> Offer | Refusal:
@@ -47,9 +49,10 @@ def claim_pool(task: Task, target: Target) -> Offer | Refusal:
     how = task.call.attributes
     if how["divisor"] is not None:
         return Refusal("windows: a divisor of its own")
-    is_mean = how["mode"] == "avg"
-    counted = sum(how["padding"], ()) if is_mean and how["count_include_pad"] else (0,) * 4
-    return _offer(task, target, "sum" if is_mean else "maximum", how["kernel"], counted)
+    if how["mode"] == "max":
+        return _offer(task, target, "maximum", how["kernel"])
+    (above, below), (before, after) = how["padding"] if how["count_include_pad"] else ((0, 0), (0, 0))
+    return _offer(task, target, "sum", how["kernel"], (above, below, before, after))
 
 
 def claim_convolution(task: Task, target: Target) -> Offer | Refusal:
@@ -61,7 +64,7 @@ def claim_convolution(task: Task, target: Target) -> Offer | Refusal:
         return Refusal("windows: a convolution with several results")
     weight = task.inputs[1].layout
     assert weight is not None
-    return _offer(task, target, "product", weight.shape[2:], (0,) * 4)
+    return _offer(task, target, "product", (weight.shape[2], weight.shape[3]))
 
 
 def _stored(dtype: DType | None, target: Target) -> str | Refusal:
@@ -69,18 +72,20 @@ def _stored(dtype: DType | None, target: Target) -> str | Refusal:
     name = "" if dtype is None else dtype.name
     if name in EXACT and target.float32 == "exact":
         return Refusal(EXACT[name])
-    if name not in _RESULTS:
+    if name not in RESULTS:
         return Refusal(f"windows: images of {name}")
     return "float32" if name == "float32" and target.float32 == "emulate" else "bfloat16"
 
 
-def _offer(task: Task, target: Target, combine: Any, kernel: Any, counted: Any) -> Offer | Refusal:
+def _offer(
+    task: Task, target: Target, combine: Combine, kernel: Pair, counted: Extents = (0, 0, 0, 0)
+) -> Offer | Refusal:
     assert task.call is not None
     how, dtype, output = task.call.attributes, task.inputs[0].dtype, task.outputs[0]
-    stored, stated = _stored(dtype, target), _RESULTS.get(output.dtype.name)
+    stored, result_dtype = _stored(dtype, target), RESULTS.get(output.dtype.name)
     if isinstance(stored, Refusal):
         return stored
-    if stated is None:
+    if result_dtype is None:
         return Refusal(f"windows: a result of {output.dtype.name}")
     image, result = (_channels_last(layout, how["channels_last"]) for layout in (task.inputs[0].layout, output.layout))
     count, height, width, channels = image.shape
@@ -99,8 +104,9 @@ def _offer(task: Task, target: Target, combine: Any, kernel: Any, counted: Any) 
         code, reads = found
         if reads.columns or len(reads.rows) > MOST_VECTORS:
             return Refusal("windows: an epilogue with other operands than two vectors along the channels")
-    written_as = stored if combine == "maximum" else stated
-    window = Window(combine, stored, written_as, kernel, (down, across), (around[0], around[2]), counted)
+    if combine == "maximum":
+        result_dtype = stored
+    window = Window(combine, stored, result_dtype, kernel, (down, across), (around[0], around[2]), counted)
     # DMA moves whole words, and a tile has whole blocks.
     wide = max(channels + channels % 2, BLOCKS[-1])
     problem = _problem(window, code, len(reads.rows), target, (count, height, width, wide), results)
@@ -109,9 +115,10 @@ def _offer(task: Task, target: Target, combine: Any, kernel: Any, counted: Any) 
     tiles = problem.tiles
     if len(problem.starts) * math.prod(problem.parts) > MOST_TILES:
         return Refusal(f"windows: more than {MOST_TILES} tiles in one run")
-    beyond = max(tiles.pixels - width, 0)
-    source, planes = _placed(0, dtype, image, window.dtype, wide, beyond)
-    written, places = _placed(None, output.dtype, result, window.result, wide, 0)
+    padded = (count, height, width, wide)
+    source, planes = _placed(HostOperand(0, False, image, padded, window.dtype, None), dtype, tiles.pixels - width)
+    padded = (count, *results, wide)
+    written, places = _placed(HostOperand(0, True, result, padded, window.result, None), output.dtype)
     if max(planes.steps[1], places.steps[1]) * 4 > LIMITS["shim"].stride * WORD:
         return Refusal("windows: rows lie too far apart for the DMA")
     held = list(_held(task, problem, reads.rows))
@@ -131,7 +138,7 @@ def _channels_last(layout: Layout | None, is_last: bool) -> Layout:
 
 
 def _problem(
-    window: Window, code: Epilogue | None, vectors: int, target: Target, image: Extents, results: tuple[int, int]
+    window: Window, code: Epilogue | None, vectors: int, target: Target, image: Extents, results: Pair
 ) -> WindowProblem | None:
     """Divide the work among as many cores as possible so that reading rows and starting transfers take least time."""
     for cores in [1 << bits for bits in reversed(range((2 * target.columns).bit_length()))]:
@@ -155,31 +162,25 @@ def _problem(
     return None
 
 
-def _placed(
-    number: int | None, dtype: DType | None, layout: Layout, stored: str, wide: int, beyond: int
-) -> tuple[HostOperand, Planes]:
-    """Return the host buffer of an image or, without a number, of the result, and its location there.
+def _placed(host: HostOperand, dtype: DType | None, more: int = 0) -> tuple[HostOperand, Planes]:
+    """Return the buffer of an image, in place if the DMA can walk it, and the image's location in the buffer.
 
-    It is in place if the DMA can walk it. beyond: pixels that are read after the last one.
+    Args:
+        host: Buffer into which the host packs the image.
+        dtype: Dtype of the image.
+        more: Pixels that are read after the last one, if positive.
     """
-    count, height, width, channels = layout.shape
+    layout, beyond = host.layout, max(more, 0)
     *steps, channel = layout.strides
-    words = all(step >= 0 and step * as_dtype(stored).itemsize % WORD == 0 for step in (layout.offset, *steps))
-    if dtype == as_dtype(stored) and channel == 1 and channels == wide and words:
-        first = layout.offset if number is None else 0
-        used = (
-            layout.offset
-            - first
-            + sum((n - 1) * step for n, step in zip(layout.shape, layout.strides, strict=True))
-            + 1
-        )
-        padded = used + beyond * steps[2]
-        host = HostOperand(number or 0, number is None, Layout((used,), (1,), first), (padded,), stored, None)
-        return host, Planes(layout.offset - first, (steps[0], steps[1], steps[2]), padded)
-    extents = padded_shape((count, height, width, wide), (count * height * width + beyond) * wide)
-    dense = contiguous_strides(extents)
-    host = HostOperand(number or 0, number is None, layout, extents, stored, None)
-    return host, Planes(0, (dense[0], dense[1], dense[2]), math.prod(extents))
+    places = [layout.offset, *steps]
+    walks = all(place * as_dtype(host.dtype).itemsize % WORD == 0 for place in places) and min(steps) > 0
+    if dtype == as_dtype(host.dtype) and channel == 1 and layout.shape[3] == host.padded[3] and walks:
+        end = layout.offset + sum((n - 1) * step for n, step in zip(layout.shape, layout.strides, strict=True)) + 1
+        host = host._replace(layout=Layout((end,), (1,)), padded=(end + beyond * steps[2],))
+        return host, Planes(layout.offset, (steps[0], steps[1], steps[2]), host.padded[0])
+    extents = padded_shape(host.padded, math.prod(host.padded) + beyond * host.padded[3])
+    image, row, pixel, _ = contiguous_strides(extents)
+    return host._replace(padded=extents), Planes(0, (image, row, pixel), math.prod(extents))
 
 
 def _held(task: Task, problem: WindowProblem, rows: Sequence[int]) -> Iterator[HostOperand]:

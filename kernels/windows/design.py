@@ -44,6 +44,9 @@ SMALL_BYTES: Final = 256
 """Bytes for small buffers of a core."""
 
 
+Combine = Literal["maximum", "sum", "product"]
+
+
 class Window(NamedTuple):
     """Windows, as far as the binary depends on them.
 
@@ -57,7 +60,7 @@ class Window(NamedTuple):
         counted: Rows above and below, and columns to the left and right, that count in a mean.
     """
 
-    combine: Literal["maximum", "sum", "product"]
+    combine: Combine
     dtype: str
     result: str
     kernel: tuple[int, int]
@@ -122,7 +125,7 @@ class WindowTiles(NamedTuple):
             "ring": ObjectType(rank if largest else self.window.dtype, (self.window.kernel[0] * self.row.elements,)),
             "totals": ObjectType(rank if largest else "float32", self.result.shape),
             "held": ObjectType("float32", (sum(self.held) or 16,)),
-            "state": ObjectType("int32", (4,)),
+            "state": ObjectType("int32", (5,)),
         }
 
     @property
@@ -136,25 +139,22 @@ class WindowTiles(NamedTuple):
         """Predicted cycles of a call of each function."""
         window, lanes = self.window, 64 // self.row.itemsize
         kind, vectors = f"{window.combine} {window.dtype}", self.result.elements // lanes
-        one, two = (function(f"windows_combine{columns} {kind}", self.arch) for columns in (1, 2))
+        keep, one, two = (function(f"windows_{name} {kind}", self.arch) for name in ("keep", "combine1", "combine2"))
         # Every further column of a window adds the same work.
-        wide = LoopWork._make(a + (window.kernel[1] - 1) * (b - a) for a, b in zip(one, two, strict=True))
-        clear = self.buffers["totals"].nbytes // ARRAYS[self.arch].store_bytes
-        copied = function(f"windows_keep {kind}", self.arch).loop(self.row.elements // lanes)
+        combine = LoopWork._make(a + (window.kernel[1] - 1) * (b - a) for a, b in zip(one, two, strict=True))
+        compute = self.buffers["totals"].nbytes // ARRAYS[self.arch].store_bytes
+        compute += window.kernel[0] * (self.channels // lanes) * combine.loop(self.width)
         if self.epilogue is not None:
-            finish = self.result.elements // 16 * self.epilogue.vector_cycles
+            compute += self.result.elements // 16 * self.epilogue.vector_cycles
         elif window.combine == "maximum":
-            finish = function(f"windows_finish {kind}", self.arch).loop(vectors)
+            compute += function(f"windows_finish {kind}", self.arch).loop(vectors)
         else:
-            finish = self.width * (
-                2 * SCALAR_STEP + function(f"windows_finish sum {window.result}", self.arch).loop(self.channels // 16)
-            )
+            finish = function(f"windows_finish sum {window.result}", self.arch)
+            compute += self.width * (2 * SCALAR_STEP + finish.loop(self.channels // 16))
         return {
             "hold": self.row.nbytes // 32,
-            "begin": 8 * SCALAR_STEP,
-            "keep": copied + SCALAR_STEP,
-            "combine": clear + window.kernel[0] * (self.channels // lanes) * wide.loop(self.width),
-            "finish": finish,
+            "keep": keep.loop(self.row.elements // lanes) + 2 * SCALAR_STEP,
+            "compute": compute,
         }
 
 
@@ -184,24 +184,17 @@ def _source(tiles: WindowTiles) -> Source:
 using Tile = nt::WindowTile<nt::Combine::{window.combine.upper()}, {MEMORY[window.dtype]}, nt::Window{{{numbers}}},
                             {tiles.width}, {tiles.channels}>;
 
-extern "C" void nt_windows_begin(int32 *state, const int32 *words) {{ nt::begin_tile<Tile>(state, {own}); }}
-
 extern "C" void nt_windows_keep(const Tile::T *__restrict object, Tile::Kept *__restrict ring,
                                 int32 *__restrict state, const int32 *__restrict words) {{
     nt::keep_row<Tile>(object, ring, state, {own});
 }}
 
-extern "C" void nt_windows_combine(const Tile::Kept *__restrict ring, const float *__restrict held,
-                                   Tile::Total *__restrict totals, const int32 *__restrict state) {{
+extern "C" void nt_windows_compute(const Tile::Kept *__restrict ring, const float *__restrict held,
+                                   Tile::Total *__restrict sums, {MEMORY[window.result]} *__restrict result,
+                                   const int32 *__restrict state, const int32 *__restrict words) {{
     aie::set_rounding(aie::rounding_mode::conv_even);
-    nt::clear_totals<Tile>(totals);
-    nt::combine_rows<Tile>(ring, reinterpret_cast<const Tile::T *>(held), totals, state);
-}}
-
-extern "C" void nt_windows_finish(const Tile::Total *__restrict sums, const float *__restrict held,
-                                  {MEMORY[window.result]} *__restrict result, const int32 *__restrict state,
-                                  const int32 *__restrict words) {{
-    aie::set_rounding(aie::rounding_mode::conv_even);
+    nt::clear_totals<Tile>(sums);
+    nt::combine_rows<Tile>(ring, reinterpret_cast<const Tile::T *>(held), sums, state);
     {finish}
 }}
 """
@@ -225,12 +218,11 @@ def configuration(tiles: WindowTiles) -> Configuration:
     words = ObjectType("int32", (-(-(scalars + WORDS) // 4) * 4,))  # Vectors of the next buffer begin at its end.
     epilogue_bytes = tiles.epilogue.program_bytes if tiles.epilogue else 1024
     is_emulated = window.combine == "product" and window.dtype == "float32"
+    combine_bytes = 1024 + window.kernel[1] * (768 if is_emulated else 128)
     signatures: dict[str, tuple[list[ObjectType | str], int]] = {
         "hold": ([tiles.row, kept, "int32", "int32"], 256),
-        "begin": ([state, words], 768),
-        "keep": ([tiles.row, ring, state, words], 1024),
-        "combine": ([ring, kept, totals, state], 1024 + window.kernel[1] * (768 if is_emulated else 128)),
-        "finish": ([totals, kept, tiles.result, state, words], epilogue_bytes),
+        "keep": ([tiles.row, ring, state, words], 1536),
+        "compute": ([ring, kept, totals, tiles.result, state, words], epilogue_bytes + combine_bytes),
     }
     functions = {
         name: builder.function(f"nt_windows_{name}", arguments, code, tiles.cycles[name], program_bytes)
@@ -248,27 +240,22 @@ def configuration(tiles: WindowTiles) -> Configuration:
                     functions["hold"](rows.acquire(1), kept, first + start, min(tiles.row.nbytes // 4, count - start))
                     rows.release(1)
 
-        def keep(begins: bool = False) -> None:
-            row = rows.acquire(1)
-            if begins:
-                functions["begin"](state, words)
-            functions["keep"](row, ring, state, words)
+        def keep() -> None:
+            functions["keep"](rows.acquire(1), ring, state, words)
             rows.release(1)
 
-        def finish() -> None:
-            functions["combine"](ring, kept, totals, state)
-            functions["finish"](totals, kept, results.acquire(1), state, words)
+        def compute() -> None:
+            functions["compute"](ring, kept, totals, results.acquire(1), state, words)
             results.release(1)
 
         def tile() -> None:
-            keep(begins=True)
-            for _ in range_(window.kernel[0] - 1):
+            for _ in range_(window.kernel[0]):
                 keep()
-            finish()
+            compute()
             for _ in range_(words[scalars + MORE_ROWS]):
                 for _ in range_(window.stride[0]):
                     keep()
-                finish()
+                compute()
 
         hold()
         for _ in range_(words[scalars + TILES]) if held else (0,):

@@ -111,10 +111,11 @@ void weigh() {
 }
 template <nt::Combine combine, typename T, int columns, unsigned width, unsigned vectors = 1>
 using Windows = nt::WindowTile<combine, T, nt::Window{1, columns, 1, 1}, width, vectors * 64 / sizeof(T)>;
-alignas(64) int32 tile_state[4];
+alignas(64) int32 tile_state[5];
 alignas(64) const int32 tile_words[7] = {1, 0, 0, 1 << 16, 1 << 16};
 template <typename Tile>
 void keep_row() {
+    tile_state[nt::ROWS] = 1;
     nt::keep_row<Tile>(at<typename Tile::T>(0), at<typename Tile::Kept>(1), tile_state, tile_words);
 }
 template <typename Tile>

@@ -14,7 +14,7 @@ enum class Combine { MAXIMUM, SUM, PRODUCT };
 // Words of a core and of its state, see kernels/windows/design.py.
 constexpr unsigned TILES = 0, MORE_ROWS = 1, FIRST_TILE = 2, IMAGE_ROWS = 3, IMAGE_COLUMNS = 4, RESULT_ROWS = 5,
                    RESULT_COLUMNS = 6;
-constexpr unsigned NUMBER = 0, TOP = 1, LEFT = 2, OLDEST = 3;
+constexpr unsigned NUMBER = 0, ROWS = 1, TOP = 2, LEFT = 3, OLDEST = 4;
 
 // Rows and columns of a window, steps between windows, padding above and to the left, and padding on all sides that
 // counts in a mean.
@@ -63,17 +63,20 @@ inline void begin_tile(int32 *__restrict state, const int32 *__restrict words) {
     const int32 row = within(number % bands * band, 0, words[RESULT_ROWS] - band);
     const int32 column = within(number / bands % parts * width, 0, words[RESULT_COLUMNS] - width);
     state[NUMBER] = state[NUMBER] + 1 == words[TILES] ? 0 : state[NUMBER] + 1;
+    state[ROWS] = words[MORE_ROWS] * Tile::window.down + Tile::window.rows;
     state[TOP] = row * Tile::window.down - Tile::window.top;
     state[LEFT] = column * Tile::window.across - Tile::window.left;
     state[OLDEST] = 0;
 }
 
-// Puts a row of the image into the ring.
+// Puts a row of the image into the ring; the first one begins a tile.
 template <typename Tile>
 inline void keep_row(const typename Tile::T *__restrict object, typename Tile::Kept *__restrict ring,
                      int32 *__restrict state, const int32 *__restrict words) {
     using Kept = typename Tile::Kept;
     constexpr int32 pixels = Tile::pixels, channels = Tile::channels, lanes = Tile::lanes;
+    if (state[ROWS] == 0) begin_tile<Tile>(state, words);
+    --state[ROWS];
     const int32 row = state[TOP]++, left = state[LEFT], columns = words[IMAGE_COLUMNS], oldest = state[OLDEST];
     const bool inside = 0 <= row && row < words[IMAGE_ROWS];
     const int32 begin = inside ? within(-left, 0, pixels) : pixels;
@@ -115,8 +118,8 @@ inline void clear_totals(typename Tile::Total *__restrict totals) {
         aie::store_v(totals + i, aie::broadcast<Total, Tile::lanes>(nothing));
 }
 
-// Combines the rows of the ring with the totals of a row of results. Weights are in the order of the window's elements, each
-// with all channels.
+// Combines the rows of the ring with the totals of a row of results. Weights are in the order of the window's
+// elements, each with all channels.
 template <typename Tile>
 inline void combine_rows(const typename Tile::Kept *__restrict ring, const typename Tile::T *__restrict weights,
                          typename Tile::Total *__restrict totals, const int32 *__restrict state) {
