@@ -111,7 +111,7 @@ def _offer(
     wide = max(channels + channels % 2, BLOCKS[-1])
     problem = _problem(window, code, len(reads.rows), target, (count, height, width, wide), results)
     if problem is None:
-        return Refusal(f"windows: rows of {kernel} elements do not fit a core")
+        return Refusal(f"windows: {kernel[0]} x {kernel[1]} elements and the ops after them do not fit a core")
     tiles = problem.tiles
     if len(problem.starts) * math.prod(problem.parts) > MOST_TILES:
         return Refusal(f"windows: more than {MOST_TILES} tiles in one run")

@@ -42,7 +42,8 @@ GROUPS: Final = 2
 """Upper bound on groups of transfers in flight: 4 fills and 2 drains of both cores use 12 buffer descriptors."""
 SMALL_BYTES: Final = 256
 """Bytes for small buffers of a core."""
-
+COMPUTE_BYTES: Final = 10240
+"""Upper bound on `compute_bytes`; the other functions and the calls take up to 6 KB."""
 
 Combine = Literal["maximum", "sum", "product"]
 
@@ -129,8 +130,17 @@ class WindowTiles(NamedTuple):
         }
 
     @property
+    def compute_bytes(self) -> int:
+        """Estimated machine code of the function that computes a row of results."""
+        is_emulated = self.window.combine == "product" and self.window.dtype == "float32"
+        combine = 1024 + self.window.kernel[1] * (768 if is_emulated else 128)
+        return combine + (self.epilogue.program_bytes if self.epilogue else 1024)
+
+    @property
     def fits(self) -> bool:
-        """True if the memory of a core is large enough."""
+        """True if a core has enough memory for data and for machine code."""
+        if self.compute_bytes > COMPUTE_BYTES:
+            return False
         buffers = sum(each.nbytes for each in (*self.buffers.values(), *[self.row, self.result] * 2))
         return DEFAULT_STACK + buffers + SMALL_BYTES <= LIMITS["core"].memory - CORE_RESERVE
 
@@ -216,13 +226,10 @@ def configuration(tiles: WindowTiles) -> Configuration:
     scalars = tiles.epilogue.scalars if tiles.epilogue else 0
     ring, totals, kept, state = tiles.buffers.values()
     words = ObjectType("int32", (-(-(scalars + WORDS) // 4) * 4,))  # Vectors of the next buffer begin at its end.
-    epilogue_bytes = tiles.epilogue.program_bytes if tiles.epilogue else 1024
-    is_emulated = window.combine == "product" and window.dtype == "float32"
-    combine_bytes = 1024 + window.kernel[1] * (768 if is_emulated else 128)
     signatures: dict[str, tuple[list[ObjectType | str], int]] = {
         "hold": ([tiles.row, kept, "int32", "int32"], 256),
         "keep": ([tiles.row, ring, state, words], 1536),
-        "compute": ([ring, kept, totals, tiles.result, state, words], epilogue_bytes + combine_bytes),
+        "compute": ([ring, kept, totals, tiles.result, state, words], tiles.compute_bytes),
     }
     functions = {
         name: builder.function(f"nt_windows_{name}", arguments, code, tiles.cycles[name], program_bytes)
