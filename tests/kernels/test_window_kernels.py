@@ -251,6 +251,18 @@ def test_refusals() -> None:
     assert answer.reason.startswith("float32 is exact on the CPU")
 
 
+def test_long_epilogues_of_wide_windows_are_refused() -> None:
+    """The sums and the epilogue share the memory for machine code. The planner makes the epilogue a kernel then."""
+    task = _convolution_task(*_operands((1, 32, 9, 9), (7, 7), dtype=np.float32), (1, 1), (3, 3))
+    where = WHOLE["aie2"]._replace(float32="emulate")
+    steps = [Instruction("load", (), "float32", 0)]
+    while not isinstance(answer := families.claim(task, where), Refusal):
+        accepted(answer)
+        steps.append(Instruction("exp", (len(steps) - 1,), "float32", None))
+        task = task._replace(program=Program(tuple(steps), (len(steps) - 1,)))
+    assert answer.reason == "windows: 7 x 7 elements and the ops after them do not fit a core"
+
+
 @pytest.mark.parametrize("device", ["sim:npu1", "sim:npu2"])
 def test_layers_between_convolutions(device: str) -> None:
     """A depthwise convolution has its bias and activation in the kernel, and the pool reads its result in place."""
