@@ -106,6 +106,12 @@ def _taken(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
     return nt.embedding(nt.from_numpy(index), table), exact[index]
 
 
+def _pooled(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
+    x, exact = _values(rng, 1 + int(rng.integers(3)), _extent(rng, 200), 3 + _extent(rng, 60), 3 + _extent(rng, 60))
+    windows = np.lib.stride_tricks.sliding_window_view(exact, (3, 3), (2, 3))
+    return nt.max_pool2d(x, 3, 2), windows[:, :, ::2, ::2].max((4, 5))
+
+
 def _dequantized(rng: np.random.Generator) -> tuple[nt.Tensor, Array]:
     x, exact = _values(rng, _extent(rng, 50), 32 * _extent(rng, 40))
     weights = nt.quantize(nt.from_numpy(rng.uniform(-1, 1, (_extent(rng, 2000), exact.shape[1])).astype("f4")), "q4_1")
@@ -150,6 +156,8 @@ FAMILIES: Final[Mapping[str, Family]] = {
     # 1, 2, 4 or 8 columns.
     "get_rows": Family(_taken, 4),
     "quantized": Family(_dequantized, 1),
+    # 32, 64 or 96 channels; 1, 4, 7 or 28 results of a row; 1, 2, 4, 8 or 16 cores.
+    "windows": Family(_pooled, 3 * 4 * 5),
     # Sides of 2, 4, 16, 64 and 256, of which the last meets the first two only; 1, 4 or all pairs of shim channels.
     "transposes of 2 bytes": Family(_transposed, 3 * (4 * 4 + 2 * 2)),
     # Objects of 16, 64, 256 and 1024 words; 1, 4 or all pairs of shim channels.

@@ -61,6 +61,10 @@ def _attention(q: nt.Tensor, k: nt.Tensor, v: nt.Tensor, is_causal: bool = False
     return ops.attention(q, k, v, scale=q.shape[-1] ** -0.5, is_causal=is_causal)
 
 
+def _depthwise(x: nt.Tensor, weight: nt.Tensor, kernel: int) -> nt.Tensor:
+    return nt.conv2d(x, weight, padding=kernel // 2, groups=x.shape[1])
+
+
 M: Final = 1 << 20
 GEMM_SIZES: Final = (512, 1024, 2048, 4096)
 HEADS: Final = (1, 32, 2048, 64)
@@ -101,6 +105,9 @@ WORKLOADS: Final = (
     Workload("transpose", "bfloat16", ((4096, 4096),), lambda x: x.T.contiguous()),
     Workload("transpose", "int32", ((4096, 4096),), lambda x: x.T.contiguous()),
     Workload("permute", "bfloat16", ((8, 512, 32, 64),), lambda x: x.permute(0, 2, 1, 3).contiguous()),
+    Workload("max pool 3x3, stride 2", "bfloat16", ((1, 64, 112, 112),), lambda x: nt.max_pool2d(x, 3, 2, 1)),
+    Workload("depthwise 3x3", "bfloat16", ((1, 96, 56, 56), (96, 1, 3, 3)), partial(_depthwise, kernel=3)),
+    Workload("depthwise 5x5", "bfloat16", ((1, 240, 28, 28), (240, 1, 5, 5)), partial(_depthwise, kernel=5)),
     Workload("concat", "bfloat16", ((4096, 2048), (4096, 2048)), lambda a, b: nt.cat([a, b], 1)),
 )
 

@@ -34,6 +34,11 @@ _INTEGER: Final = (
 _REDUCTIONS: Final = "row_sum row_prod row_max row_min row_argmax row_argmin"
 _BINARY: Final = "add sub mul div maximum minimum pow eq ne lt le gt ge and or xor shift_left shift_right"
 _SIZES: Final = {"float32": 4, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
+_WINDOWS: Final = [
+    (f"{name} {dtype}", f"nt::Combine::{name.upper()}, {emitter.MEMORY[dtype]}")
+    for name in ("maximum", "sum", "product")
+    for dtype in ("bfloat16", "float32")
+]
 _FORMATS: Final = {
     str(format): f"{format.bits}, {format.block}, {str(format.has_minima).lower()}" for format in FORMATS.values()
 }
@@ -47,6 +52,7 @@ _HEAD: Final = """
 #include <nt/rope.hpp>
 #include <nt/rows.hpp>
 #include <nt/transpose.hpp>
+#include <nt/windows.hpp>
 void note(int *out, unsigned chain, unsigned carried, unsigned takes, unsigned gives) {
     for (unsigned i = 0; i < nt_host::SLOTS; ++i) out[i] = nt_host::work[i];
     for (unsigned value : {chain, carried, takes, gives}) *(out++ + nt_host::SLOTS) = value;
@@ -103,6 +109,28 @@ void weigh() {
     const auto top = aie::broadcast<int32, Tile::lanes>(nt::NO_TOP);
     nt::weigh_rows<Tile, false>(at<float>(0), at<bfloat16>(1), 0, {}, top, {}, aie::zeros<float, Tile::lanes>());
 }
+template <nt::Combine combine, typename T, int columns, unsigned width, unsigned vectors = 1>
+using Windows = nt::WindowTile<combine, T, nt::Window{1, columns, 1, 1}, width, vectors * 64 / sizeof(T)>;
+alignas(64) int32 tile_state[5];
+alignas(64) const int32 tile_words[7] = {1, 0, 0, 1 << 16, 1 << 16};
+template <typename Tile>
+void keep_row() {
+    tile_state[nt::ROWS] = 1;
+    nt::keep_row<Tile>(at<typename Tile::T>(0), at<typename Tile::Kept>(1), tile_state, tile_words);
+}
+template <typename Tile>
+void combine_rows() {
+    tile_state[nt::OLDEST] = 0;
+    auto *totals = at<typename Tile::Total>(2);
+    nt::combine_rows<Tile>(at<typename Tile::Kept>(0), at<typename Tile::T>(1), totals, tile_state);
+}
+template <typename Tile>
+void store_maxima() { nt::store_maxima<Tile>(at<typename Tile::Total>(0), at<typename Tile::T>(1)); }
+template <typename Tile, typename P, typename Stored>
+void store_means() {
+    tile_state[nt::TOP] = 1;
+    nt::store_means<Tile, P>(at<float>(0), at<Stored>(1), tile_state, tile_words);
+}
 constexpr auto one = [] { return nt::Split<1, 16>{{aie::broadcast<bfloat16, 16>(1)}}; };
 template <typename T, unsigned N>
 auto ones() { return nt::broadcast<T, N>(T(1)); }
@@ -139,6 +167,29 @@ _LOOPS: Final = {
     "nt::merge<Attention<32, 128>>(at<float>(0), at<float>(1), at<int32>(2), at<float>(3));",
     "attention_mask": "n == 1 ? nt::add_mask<Attention<16>>(at<float>(0), at<float>(1), at<int32>(2), 0, 0) : "
     "nt::add_mask<Attention<32>>(at<float>(0), at<float>(1), at<int32>(2), 0, 0);",
+    **{
+        f"windows_keep {kind}": f"n == 1 ? keep_row<Windows<{types}, 1, 1>>() : keep_row<Windows<{types}, 1, 2>>();"
+        for kind, types in _WINDOWS
+    },
+    **{
+        f"windows_combine{columns} {kind}": f"n == 1 ? combine_rows<Windows<{types}, {columns}, 1>>() : "
+        f"combine_rows<Windows<{types}, {columns}, 2>>();"
+        for kind, types in _WINDOWS
+        for columns in (1, 2)
+    },
+    **{
+        f"windows_finish {kind}": f"n == 1 ? store_maxima<Windows<{types}, 1, 1>>() : "
+        f"store_maxima<Windows<{types}, 1, 2>>();"
+        for kind, types in _WINDOWS[:2]
+    },
+    **{
+        f"windows_finish {kind}": f"n == 1 ? store_means<Windows<{types}, 1, 1>, {rest}>() : "
+        f"store_means<Windows<{types}, 1, 1, 2>, {rest}>();"
+        for kind, types, rest in (
+            ("sum bfloat16", _WINDOWS[3][1], "nt::half, bfloat16"),
+            ("sum float32", _WINDOWS[3][1], "nt::full, float"),
+        )
+    },
 }
 
 
