@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from npu_tensor.kernels import attention, elementwise, gemm, get_rows, movement, quantized, rope, rowwise
+from npu_tensor.kernels import attention, conv, elementwise, gemm, get_rows, movement, quantized, rope, rowwise
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.kernels.vector_product import is_vector_product
 from npu_tensor.task import Refusal, Task
@@ -29,7 +29,12 @@ def _claim_product(task: Task, target: Target) -> Offer | Refusal:
     return rowwise.claim(task, target) if is_vector_product(task) else gemm.claim(task, target)
 
 
-KINDS: Final[Mapping[str, Claim]] = {"map": _claim_map, "row": rowwise.claim, "matmul": _claim_product}
+KINDS: Final[Mapping[str, Claim]] = {
+    "map": _claim_map,
+    "row": rowwise.claim,
+    "matmul": _claim_product,
+    "conv": conv.claim,
+}
 DATA_OPS: Final[Mapping[str, Claim]] = {
     "attention": attention.claim,
     "concat": movement.claim_concat,
