@@ -61,6 +61,11 @@ def _attention(q: nt.Tensor, k: nt.Tensor, v: nt.Tensor, is_causal: bool = False
     return ops.attention(q, k, v, scale=q.shape[-1] ** -0.5, is_causal=is_causal)
 
 
+def _conv(x: nt.Tensor, weight: nt.Tensor) -> nt.Tensor:
+    """Convolve an image that has its channels last in memory."""
+    return nt.conv2d(x.permute(0, 3, 1, 2), weight, padding=1)
+
+
 M: Final = 1 << 20
 GEMM_SIZES: Final = (512, 1024, 2048, 4096)
 HEADS: Final = (1, 32, 2048, 64)
@@ -79,6 +84,7 @@ WORKLOADS: Final = (
     Workload("attention, causal", "bfloat16", (HEADS, *[KEY_HEADS] * 2), partial(_attention, is_causal=True)),
     Workload("attention, long", "bfloat16", ((1, 2, 16384, 64),) * 3, _attention),
     Workload("attention, one token", "bfloat16", ((1, 32, 1, 64), *[KEY_HEADS] * 2), _attention),
+    *[Workload("conv 3x3", "bfloat16", ((1, n, n, c), (c, c, 3, 3)), _conv) for n, c in ((56, 64), (14, 256))],
     *_flat(2, lambda a, b: a + b, "add"),
     *_flat(2, lambda a, b: a * b, "mul"),
     *_flat(1, nt.relu, "relu"),
