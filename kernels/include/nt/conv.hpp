@@ -8,6 +8,7 @@
 #pragma once
 
 #include "gemm.hpp"
+#include "loops.hpp"
 
 namespace nt {
 
@@ -82,6 +83,12 @@ inline T *store_zeros(T *to, int32 count) {
     return to;
 }
 
+// Copies the pixels of R rows into columns of a strip.
+template <unsigned R, typename T>
+inline void copy_column(const T *const (&rows)[R], T *__restrict to, int32 x) {
+    unroll<R>([&](auto lane) { aie::store_v(to + (x * R + lane) * 8, aie::load_v<8>(rows[lane] + x * 8)); });
+}
+
 // Copies the core's part of a box. A row outside of the image is read from `zeros`.
 template <typename Tile>
 inline void fill_strip(const typename Tile::Operand *__restrict box, const typename Tile::Operand *__restrict zeros,
@@ -91,7 +98,7 @@ inline void fill_strip(const typename Tile::Operand *__restrict box, const typen
     const int32 height = upper(words[EXTENTS]), column = state[STRIP_COLUMN], columns = Tile::strip_columns;
     const int32 from = smaller(larger(-column, 0), columns);
     const int32 to = larger(smaller(lower(words[EXTENTS]) - column, columns), from);
-    const int32 shift = column - state[LEFT];
+    const int32 shift = column - state[LEFT], count = to - from;
     for (unsigned block = 0; block < Tile::channel_blocks; ++block) {
         for (unsigned k = 0; k < Tile::strip_rows; ++k) {
             const typename Tile::Operand *rows[R];
@@ -101,13 +108,13 @@ inline void fill_strip(const typename Tile::Operand *__restrict box, const typen
                 rows[lane] = inside ? box + ((row - state[TOP]) * int32(Tile::box_columns) + shift + from) * 8 : zeros;
             });
             strip = store_zeros<R * 8>(strip, from);
-            for (int32 x = from; x < to; ++x, strip += R * 8) {
-                unroll<R>([&](auto lane) {
-                    aie::store_v(strip + lane * 8, aie::load_v<8>(rows[lane]));
-                    rows[lane] += 8;
-                });
+            if (count >= 4) {
+                NT_AT_LEAST_4
+                for (int32 x = 0; x < count; ++x) copy_column(rows, strip, x);
+            } else {
+                for (int32 x = 0; x < count; ++x) copy_column(rows, strip, x);
             }
-            strip = store_zeros<R * 8>(strip, columns - to);
+            strip = store_zeros<R * 8>(strip + count * R * 8, columns - to);
         }
         box += Tile::box_rows * Tile::box_columns * 8;
     }
