@@ -89,7 +89,7 @@ def as_read(host: HostOperand, values: Array) -> Array:
     Otherwise the CPU would use digits that the device does not have. A difference of 1000.5 - 1000 would then be an
     artefact of the rounding and not an error of the device.
     """
-    if values.dtype == host.dtype or host.order is not None:
+    if values.dtype == host.dtype or (host.order is not None and host.dtype == "uint8"):  # bytes of quantized weights
         return values
     with np.errstate(all="ignore"):
         return values.astype(host.dtype).astype(values.dtype)
