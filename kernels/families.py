@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from npu_tensor.kernels import attention, elementwise, gemm, get_rows, movement, quantized, rope, rowwise, windows
+from npu_tensor.kernels import attention, conv, elementwise, gemm, get_rows, movement, quantized, rope, rowwise, windows
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.kernels.vector_product import is_vector_product
 from npu_tensor.task import Refusal, Task
@@ -29,11 +29,16 @@ def _claim_product(task: Task, target: Target) -> Offer | Refusal:
     return rowwise.claim(task, target) if is_vector_product(task) else gemm.claim(task, target)
 
 
+def _claim_convolution(task: Task, target: Target) -> Offer | Refusal:
+    is_depthwise = task.call is not None and task.call.op.name == "conv_2d_dw"
+    return (windows.claim_convolution if is_depthwise else conv.claim)(task, target)
+
+
 KINDS: Final[Mapping[str, Claim]] = {
     "map": _claim_map,
     "row": rowwise.claim,
     "matmul": _claim_product,
-    "conv": windows.claim_convolution,
+    "conv": _claim_convolution,
 }
 DATA_OPS: Final[Mapping[str, Claim]] = {
     "attention": attention.claim,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
-from npu_tensor.kernels.block_order import BlockOrder
+import numpy as np
+
 from npu_tensor.ops.declare import Layout
 from npu_tensor.task import Fusion, Refusal
 
@@ -67,6 +68,13 @@ class Target(NamedTuple):
     bfloat16: Bfloat16 = "exact"
 
 
+class Order(Protocol):
+    """Hashable order of elements in a host buffer, which the host applies."""
+
+    def write(self, elements: np.ndarray[Any, Any], memory: np.ndarray[Any, Any], /) -> None:
+        """Fill the host buffer (bytes) from the flat buffer of the tensor."""
+
+
 class HostOperand(NamedTuple):
     """Mapping between a tensor of a task and a host buffer of a design.
 
@@ -78,7 +86,7 @@ class HostOperand(NamedTuple):
         dtype: Dtype of the host buffer. Values are converted, rounding to nearest even.
         padding: Value of the elements outside of `layout.shape`; None if it does not matter.
         indexes: Name and extent if the values are indices. An index outside [0, extent) is an IndexError.
-        order: Block order of a quantized tensor, which the host applies. `padded` and `dtype` are then bytes.
+        order: Order of the elements if it is not that of `layout`.
     """
 
     number: int | None
@@ -88,7 +96,7 @@ class HostOperand(NamedTuple):
     dtype: str
     padding: float | None = 0
     indexes: tuple[str, int] | None = None
-    order: BlockOrder | None = None
+    order: Order | None = None
 
 
 Word = Literal["int32", "bool", "float32"]

@@ -51,7 +51,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         return Refusal("a matrix product whose operands are computed on the way")
     if len(task.outputs) != 1:
         return Refusal("a matrix product with several results")
-    operand = _operand(task.inputs[0].dtype, target)
+    operand = operand_dtype(task.inputs[0].dtype, target)
     if isinstance(operand, Refusal):
         return operand
     code = epilogue(task, target.array.arch, SUMS[operand])
@@ -71,7 +71,7 @@ _OPERANDS: Final = {
 """Dtypes to which the host converts operands for the array, unless float32 is emulated."""
 
 
-def _operand(dtype: DType | None, target: Target) -> str | Refusal:
+def operand_dtype(dtype: DType | None, target: Target) -> str | Refusal:
     """Return the type in which the array multiplies A and B."""
     assert dtype is not None
     if dtype.name in EXACT and target.float32 == "exact":
@@ -88,7 +88,7 @@ def _operand(dtype: DType | None, target: Target) -> str | Refusal:
 
 def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Reads) -> Offer | Refusal:
     dtype = task.outputs[0].dtype.name
-    result = _RESULTS.get(dtype)
+    result = RESULTS.get(dtype)
     if result is None:
         return Refusal(f"a matrix product with a result of {dtype}")
     operands = _folded(task)
@@ -132,7 +132,7 @@ def _tiled(
     b, in_b = _read(1, task.inputs[1], b_stored, b_padded, b_depth, problem, tiling.memtile_k)
     word = SUMS[problem.operand]
     vectors = [
-        HostOperand(number, False, _vector(task.inputs[number], dim), (elements,), word)
+        HostOperand(number, False, vector_layout(task.inputs[number], dim), (elements,), word)
         for numbers, dim, elements in (
             (reads.rows, -1, tiling.row_elements(problem)),
             (reads.columns, -2, tiling.column_elements(problem)),
@@ -151,7 +151,7 @@ def _tiled(
     )
 
 
-_RESULTS: Final = {
+RESULTS: Final = {
     **{name: name for name in ("float32", "bfloat16", "int32", "int16", "int8", "uint8")},
     "bool": "uint8",
     "float16": "float32",
@@ -244,7 +244,7 @@ def _walks(layout: Layout, padded: tuple[int, int], problem: GemmProblem, run: i
     )
 
 
-def _vector(operand: Input, dim: int) -> Layout:
+def vector_layout(operand: Input, dim: int) -> Layout:
     """Return the layout of an epilogue operand along one dimension of the result."""
     assert operand.layout is not None
     return Layout((operand.layout.shape[dim],), (operand.layout.strides[dim],), operand.layout.offset)

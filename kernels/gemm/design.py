@@ -63,8 +63,11 @@ class Matrices(NamedTuple):
     elements: int
 
 
-def source(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> Source:
-    """Generate the functions of a core."""
+def store_source(problem: GemmProblem, extents: tuple[int, int, int], store_rows: int, epilogue: Epilogue) -> str:
+    """Generate the head of a source, with the type of a core's tile, and the function that stores rows of sums.
+
+    extents: M, K and N of the tile.
+    """
     r, s, t, rows, columns = problem.blocks
     operand, result = C_TYPES[problem.stored], C_TYPES[problem.result]
     total = C_TYPES[problem.word]
@@ -73,25 +76,18 @@ def source(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> Source:
     scalars = ", const int32 *__restrict words" if epilogue.scalars else ""
     lines = "\n".join(f"    {line}" for line in epilogue.hoisted)
     body = "\n".join(f"                {line}" for line in epilogue.body)
-    shape = f"{r}, {s}, {t}, {rows}, {columns}, {tiling.m}, {tiling.k}, {tiling.n}"
-    text = f"""{BLOCK_FLOATS if problem.operand == "bfp16" else ""}#include <aie_api/aie.hpp>
+    shape = ", ".join(map(str, (r, s, t, rows, columns, *extents)))
+    return f"""{BLOCK_FLOATS if problem.operand == "bfp16" else ""}#include <aie_api/aie.hpp>
 
 #include "nt/gemm.hpp"
 #include "nt/vector_math.hpp"
 
 using Tile = nt::GemmTile<{shape}, {str(problem.transposed).lower()}, {operand}, {total}>;
 
-extern "C" void nt_gemm_clear({total} *__restrict sums) {{ nt::clear_sums<Tile>(sums); }}
-
-extern "C" void nt_gemm_multiply(const {operand} *__restrict a, const {operand} *__restrict b, {total} *__restrict sums,
-                                 int32 *__restrict cursor) {{
-    nt::multiply<Tile>(a, b, sums, cursor);
-}}
-
 extern "C" void nt_gemm_store({total} *__restrict sums, int32 *__restrict cursor{held}{scalars},
                               {result} *__restrict result) {{
     aie::set_rounding(aie::rounding_mode::conv_even);
-    constexpr unsigned block = Tile::R * Tile::T, rows = {tiling.store_rows(problem.blocks)};
+    constexpr unsigned block = Tile::R * Tile::T, rows = {store_rows};
     const unsigned position = nt::advance(cursor, rows * Tile::N, Tile::M * Tile::N);
     sums += position;
     unsigned down = position / Tile::N * Tile::T;
@@ -104,6 +100,20 @@ extern "C" void nt_gemm_store({total} *__restrict sums, int32 *__restrict cursor
             }}
         }}
     }}
+}}
+"""
+
+
+def source(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> Source:
+    """Generate the functions of a core."""
+    operand, total = C_TYPES[problem.stored], C_TYPES[problem.word]
+    text = store_source(problem, (tiling.m, tiling.k, tiling.n), tiling.store_rows(problem.blocks), epilogue)
+    text += f"""
+extern "C" void nt_gemm_clear({total} *__restrict sums) {{ nt::clear_sums<Tile>(sums); }}
+
+extern "C" void nt_gemm_multiply(const {operand} *__restrict a, const {operand} *__restrict b, {total} *__restrict sums,
+                                 int32 *__restrict cursor) {{
+    nt::multiply<Tile>(a, b, sums, cursor);
 }}
 """
     if problem.row_operands:

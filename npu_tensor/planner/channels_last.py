@@ -32,7 +32,7 @@ serves."""
 def with_channels_last(graph: ItemGraph, size: int, products: bool = False) -> Rewritten:
     """Rewrite the images of convolutions in a graph of `size` items; other graphs are returned as they are.
 
-    With `products`, convolutions of single elements become matrix products, for devices without convolutions.
+    With `products`, convolutions of single elements become matrix products, which NPUs compute faster.
     """
     if not any(_is_convolution(item) for _, item in graph.nodes.items()):
         return graph, size, {}

@@ -47,6 +47,7 @@ _FORMATS: Final = {
 _HEAD: Final = """
 #define NT_HOST_COUNT
 #include <nt/attention.hpp>
+#include <nt/conv.hpp>
 #include <nt/get_rows.hpp>
 #include <nt/quantized.hpp>
 #include <nt/rope.hpp>
@@ -104,6 +105,9 @@ template <typename T>
 T *at(unsigned number) { return reinterpret_cast<T *>(memory[number]); }
 template <unsigned keys, unsigned features = 64>
 using Attention = nt::AttentionTile<4, 8, nt_host::AIE2 ? 4 : 8, 4, nt_host::AIE2 ? 4 : 2, 16, keys, features>;
+template <unsigned kernel>
+using Conv = nt::ConvTile<nt::GemmTile<4, 8, nt_host::AIE2 ? 4 : 8, 4, nt_host::AIE2 ? 4 : 2, 16, 8 * kernel, 16, false,
+                                       bfloat16, float>, 1, 4, 1, kernel, 1, 1, 1, 1, 4, 4>;
 template <typename Tile>
 void weigh() {
     const auto top = aie::broadcast<int32, Tile::lanes>(nt::NO_TOP);
@@ -159,6 +163,9 @@ _LOOPS: Final = {
         "at<bfloat16>(1), at<bfloat16>(4), at<int32>(3), n);"
         for name, format in _FORMATS.items()
     },
+    "conv_fill": "at<int32>(4)[nt::EXTENTS] = 8 << 16 | 8; n == 1 ? "
+    "nt::fill_strip<Conv<1>>(at<bfloat16>(0), at<bfloat16>(1), at<bfloat16>(2), at<int32>(3), at<int32>(4)) : "
+    "nt::fill_strip<Conv<2>>(at<bfloat16>(0), at<bfloat16>(1), at<bfloat16>(2), at<int32>(3), at<int32>(4));",
     "attention_weigh": "n == 1 ? weigh<Attention<8>>() : weigh<Attention<16>>();",
     "attention_finish": "*at<int32>(3) = 0; n == 1 ? "
     "nt::finish_rows<Attention<32>>(at<float>(0), at<float>(1), at<bfloat16>(2), at<int32>(3)) : "

@@ -110,12 +110,28 @@ inline void accumulate(Product &sum, const Split<3, A> &a, const Split<3, B> &b)
     sum = Product(aie::add(product.to_accum(), sum.to_accum()));
 }
 
+// Adds the products of a register block in one step of K. The blocks of A are `apart` elements from each other, those of
+// B are adjacent.
+template <typename Tile>
+inline __attribute__((always_inline)) void add_step(typename Tile::Product (&c)[Tile::block_rows][Tile::block_columns],
+                                                    const typename Tile::Operand *left, unsigned apart,
+                                                    const typename Tile::Operand *right) {
+    using Product = typename Tile::Product;
+    decltype(factor<Tile>(aie::load_v<Product::size_A>(left))) lefts[Tile::block_rows];
+    unroll<Tile::block_rows>([&](auto i) { lefts[i] = factor<Tile>(aie::load_v<Product::size_A>(left + i * apart)); });
+    unroll<Tile::block_columns>([&](auto k) {
+        auto loaded = aie::load_v<Product::size_B>(right + k * Product::size_B);
+        if constexpr (Tile::transposed) loaded = aie::transpose(loaded, Tile::T, Tile::S);
+        const auto found = factor<Tile>(loaded);
+        unroll<Tile::block_rows>([&](auto i) { accumulate(c[i][k], lefts[i], found); });
+    });
+}
+
 // Adds a slice of A times B to the sums of the slice's rows; the cursor tells which slice it is.
 template <typename Tile>
 inline void multiply(const typename Tile::Operand *__restrict a, const typename Tile::Operand *__restrict b,
                      typename Tile::Sum *__restrict sums, int32 *__restrict cursor) {
     using Product = typename Tile::Product;
-    using Left = decltype(factor<Tile>(aie::load_v<Product::size_A>(a)));
     constexpr unsigned rows = Tile::block_rows, columns = Tile::block_columns, width = Tile::N / Tile::T;
     if constexpr (Tile::splits || Tile::shares_exponents) aie::set_rounding(aie::rounding_mode::conv_even);
     sums += advance(cursor, Tile::slice, Tile::M * Tile::N);
@@ -126,16 +142,7 @@ inline void multiply(const typename Tile::Operand *__restrict a, const typename 
         const auto *left = a;
         const auto *right = b + j * Product::size_B;
         for (unsigned step = 0; step < Tile::K / Tile::S; ++step) {
-            Left lefts[rows];
-            unroll<rows>([&](auto i) {
-                lefts[i] = factor<Tile>(aie::load_v<Product::size_A>(left + i * Product::size_A));
-            });
-            unroll<columns>([&](auto k) {
-                auto loaded = aie::load_v<Product::size_B>(right + k * Product::size_B);
-                if constexpr (Tile::transposed) loaded = aie::transpose(loaded, Tile::T, Tile::S);
-                const auto found = factor<Tile>(loaded);
-                unroll<rows>([&](auto i) { accumulate(c[i][k], lefts[i], found); });
-            });
+            add_step<Tile>(c, left, Product::size_A, right);
             left += rows * Product::size_A;
             right += width * Product::size_B;
         }

@@ -142,6 +142,11 @@ def _fused_attention(rng: np.random.Generator) -> list[Tensor]:
     return [nt.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)]
 
 
+def _convolution(rng: np.random.Generator) -> list[Tensor]:
+    image, weight = _halves(rng, 2, 16, 21, 18), _halves(rng, 40, 16, 3, 3)
+    return [nt.conv2d(image, weight, padding=1).relu()]
+
+
 FIRST_PROBE: Final = "one kernel"
 
 _PROBES: Final = {
@@ -181,6 +186,12 @@ _PROGRAMS: Final = {
     "fused attention": _Program(
         _fused_attention,
         "causal attention as one kernel",
+        "the kernel computes wrong; please report it with the output of npu-tensor doctor",
+        exact=False,
+    ),
+    "convolution": _Program(
+        _convolution,
+        "a convolution that reads padded windows in place",
         "the kernel computes wrong; please report it with the output of npu-tensor doctor",
         exact=False,
     ),

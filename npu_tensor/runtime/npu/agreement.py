@@ -89,7 +89,7 @@ def as_read(host: HostOperand, values: Array) -> Array:
     Otherwise the CPU would use digits that the device does not have. A difference of 1000.5 - 1000 would then be an
     artefact of the rounding and not an error of the device.
     """
-    if values.dtype == host.dtype or host.order is not None:
+    if values.dtype == host.dtype or (host.order is not None and host.dtype == "uint8"):  # bytes of quantized weights
         return values
     with np.errstate(all="ignore"):
         return values.astype(host.dtype).astype(values.dtype)
@@ -107,7 +107,7 @@ def tolerance(task: Task, output: int = 0, *, chosen: bool = False, coarse: bool
     dtype = task.outputs[output].dtype
     if _moves(task) and all(operand.dtype is dtype for operand in task.inputs[:1]):
         return EXACT
-    sums = (0,) if task.kind == "matmul" else ()  # of products, which a device adds in an order of its own
+    sums = (0,) if task.kind in ("matmul", "conv") else ()  # of products, which a device adds in an order of its own
     steps = task.program is not None and takes_steps_on_inexact(task.program, sums)
     share = SHARE_OF_STEPS if steps else 0.0
     if not dtype.is_floating_point:

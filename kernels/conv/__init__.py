@@ -1,0 +1,234 @@
+"""Family of 2-d convolutions with channels last, float32 sums and an element-wise epilogue.
+
+bfloat16 is native. If the target allows it, float32 is emulated or rounded to bfloat16, and float16 passes through
+bfloat16. Images with whole pieces of channels are read in place. The host stores weights in the order of the stream.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from npu_tensor.dataflow.checks.limits import ITERATIONS, LIMITS, WORD
+from npu_tensor.kernels.conv.design import design
+from npu_tensor.kernels.conv.tiling import MOST_READ, PIECE, ConvProblem, ConvTiling, Pair, ranked, row_elements
+from npu_tensor.kernels.gemm import MOST_APART, MOST_TRANSFERS, RESULTS, operand_dtype, vector_layout
+from npu_tensor.kernels.gemm.design import Matrices
+from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads, epilogue
+from npu_tensor.kernels.gemm.tiling import SUMS, WHOLE_WORDS
+from npu_tensor.kernels.offer import HostOperand, Offer, Target
+from npu_tensor.ops.declare import Layout
+from npu_tensor.spec import contiguous_strides
+from npu_tensor.task import Input, Refusal, Task
+
+__all__ = ["claim"]
+
+Array = np.ndarray[Any, Any]
+
+LONGEST: Final = 1 << 15
+"""Upper bound on the extents of an image: two fit into a word."""
+
+
+class WeightOrder(NamedTuple):
+    """Order of weights in the host buffer: [groups][channels / 8][kernel][outputs / t][8][t].
+
+    Attributes:
+        layout: Layout of the weights (outputs, channels, *kernel).
+        dtype: Dtype of the host buffer.
+        channels: Channels in the host buffer. Further ones are zeros.
+        starts: First output of each group.
+        outputs: Outputs of a group.
+        t: Outputs of a block product.
+    """
+
+    layout: Layout
+    dtype: str
+    channels: int
+    starts: tuple[int, ...]
+    outputs: int
+    t: int
+
+    def write(self, elements: Array, memory: Array) -> None:
+        """Fill the host buffer (bytes) from the flat buffer of the weights."""
+        strides = tuple(stride * elements.itemsize for stride in self.layout.strides)
+        weights = np.lib.stride_tricks.as_strided(elements[self.layout.offset :], self.layout.shape, strides)
+        outputs, channels, rows, columns = weights.shape
+        padded = np.zeros((self.starts[-1] + self.outputs, self.channels, rows * columns), self.dtype)
+        with np.errstate(all="ignore"):
+            padded[:outputs, :channels] = weights.reshape(outputs, channels, -1)
+        groups = np.stack([padded[start : start + self.outputs] for start in self.starts])
+        blocks = groups.reshape(len(groups), -1, self.t, self.channels // PIECE, PIECE, rows * columns)
+        ordered = blocks.transpose(0, 3, 5, 1, 4, 2)
+        memory[: groups.nbytes].view(self.dtype).reshape(ordered.shape)[...] = ordered
+
+
+def claim(task: Task, target: Target) -> Offer | Refusal:
+    """Return a design for a conv task, or the reason why there is none."""
+    assert task.call is not None
+    attributes = task.call.attributes
+    if task.call.op.name != "conv_2d":
+        return Refusal("no NPU kernel for this op")
+    if not attributes["channels_last"]:
+        return Refusal("conv_2d: an image with channels first")
+    if attributes["groups"] != 1:
+        return Refusal(f"conv_2d: {attributes['groups']} groups of channels")
+    if len(task.outputs) != 1:
+        return Refusal("conv_2d: several results")
+    if not all(0 <= number < 256 for pair in attributes["padding"] for number in pair):
+        return Refusal(f"conv_2d: a padding of {list(attributes['padding'])}")
+    operand = operand_dtype(task.inputs[0].dtype, target)
+    if isinstance(operand, Refusal):
+        return operand
+    result = RESULTS.get(task.outputs[0].dtype.name)
+    if SUMS[operand] != "float32" or result is None:
+        return Refusal(f"conv_2d: {operand} operands and a result of {task.outputs[0].dtype.name}")
+    code = epilogue(task, target.array.arch, "float32")
+    if isinstance(code, Refusal):
+        return code
+    if code[1].columns:
+        return Refusal("conv_2d: an epilogue with one number per pixel")
+    return _offer(task, target, operand, result, *code)
+
+
+def _offer(task: Task, target: Target, operand: str, result: str, code: Epilogue, reads: Reads) -> Offer | Refusal:
+    image, weights = (source.layout for source in task.inputs[:2])
+    assert image is not None
+    assert weights is not None
+    assert task.call is not None
+    attributes = task.call.attributes
+    outputs, channels, *kernel = weights.shape
+    if 0 in weights.shape:
+        return Refusal("a sum of no products")
+    image, stride, dilation = _without_gaps(task, image, kernel)
+    batch, *extents, _ = image.shape
+    _, *places, _ = task.shape
+    if max(*extents, *places) >= LONGEST:
+        return Refusal(f"conv_2d: an image of {extents[0]} x {extents[1]}")
+    channels = -(-channels // PIECE) * PIECE
+    read = math.gcd(channels, MOST_READ)
+    if channels // read > ITERATIONS:
+        channels, read = -(-channels // MOST_READ) * MOST_READ, MOST_READ
+    problem = ConvProblem(
+        target.array.arch,
+        target.columns,
+        operand,
+        result,
+        _pair(kernel),
+        stride,
+        dilation,
+        read,
+        len(reads.rows),
+        code.vector_cycles,
+        channels,
+        -(-outputs // WHOLE_WORDS) * WHOLE_WORDS,
+        batch,
+        _pair(extents),
+        _pair(places),
+        _pair([before for before, _ in attributes["padding"]]),
+    )
+    tilings = ranked(problem)
+    if not tilings:
+        return Refusal(f"conv_2d: a kernel of {kernel[0]} x {kernel[1]} does not fit a core")
+    first, *others = (partial(_tiled, task, problem, image, code, reads, tiling) for tiling in tilings)
+    offer = first()
+    return offer._replace(others=tuple(others)) if isinstance(offer, Offer) else offer
+
+
+def _pair(numbers: Any) -> Pair:
+    first, second = numbers
+    return first, second
+
+
+def _without_gaps(task: Task, image: Layout, kernel: list[int]) -> tuple[Layout, Pair, Pair]:
+    """Return the image, stride and dilation without the rows and columns that a kernel of one element skips."""
+    assert task.call is not None
+    attributes = task.call.attributes
+    shape, strides = list(image.shape), list(image.strides)
+    stride, dilation = list(attributes["stride"]), list(attributes["dilation"])
+    for axis, size in enumerate(kernel):
+        if size == 1:
+            dilation[axis] = 1
+        if size == 1 and not any(attributes["padding"][axis]):
+            shape[axis + 1] = task.shape[axis + 1]
+            strides[axis + 1] *= stride[axis]
+            stride[axis] = 1
+    return Layout(tuple(shape), tuple(strides), image.offset), _pair(stride), _pair(dilation)
+
+
+def _tiled(
+    task: Task, problem: ConvProblem, image: Layout, code: Epilogue, reads: Reads, tiling: ConvTiling
+) -> Offer | Refusal:
+    groups, boxes = tiling.work(problem)
+    transfers = groups * boxes * (4 + problem.row_operands)
+    if transfers > MOST_TRANSFERS:
+        return Refusal(f"conv_2d: {transfers} transfers in one run; {MOST_TRANSFERS} are the most")
+    rows, columns, outputs = tiling.padded(problem)
+    x, located, row = _image(task.inputs[0], image, problem, tiling)
+    size, result_size = problem.product.sizes
+    # The longest strides lead from row to row of the image, and from core to core of the result.
+    farthest = max(row * size, tiling.tile(problem)[0] * columns * outputs * result_size)
+    if farthest > LIMITS["shim"].stride * WORD:
+        return Refusal("conv_2d: rows lie too far apart for the DMA")
+    weights = task.inputs[1].layout
+    assert weights is not None
+    starts = tuple(min(group * tiling.outputs, outputs - tiling.outputs) for group in range(groups))
+    order = WeightOrder(
+        weights, problem.product.stored, problem.channels, starts, tiling.outputs, problem.product.blocks.t
+    )
+    elements = groups * problem.channels * problem.taps * tiling.outputs
+    vectors = [
+        HostOperand(number, False, vector_layout(task.inputs[number], -1), (row_elements(problem, tiling),), "float32")
+        for number in reads.rows
+    ]
+    shape = (problem.batch, rows, columns, outputs)
+    return Offer(
+        "conv",
+        _reason(task, problem, tiling),
+        partial(design, problem, tiling, code, located, row),
+        (
+            x,
+            HostOperand(1, False, weights, (elements,), problem.product.stored, order=order),
+            *vectors,
+            HostOperand(0, True, task.outputs[0].layout, shape, problem.result),
+        ),
+        tuple((number, "float32") for number in reads.scalars),
+        problem.operand == "bfp16",
+    )
+
+
+def _image(
+    operand: Input, layout: Layout, problem: ConvProblem, tiling: ConvTiling
+) -> tuple[HostOperand, Matrices, int]:
+    """Return the host buffer of the images, in place if possible, their location, and the distance between rows."""
+    batch, *extents, channels = layout.shape
+    (step, row, pixel, channel), stored = layout.strides, problem.product.stored
+    assert operand.dtype is not None
+    tall, wide = (max(extent, size) for extent, size in zip(extents, tiling.pixels(problem), strict=True))
+    used, elements = (
+        layout.offset + (batch - 1) * step + (rows - 1) * row + (columns - 1) * pixel + channels
+        for rows, columns in (extents, (tall, wide))
+    )
+    even = all(each >= 0 and each % 2 == 0 for each in (layout.offset, step, row, pixel))
+    whole = operand.dtype.name == stored and channels == problem.channels and channel == 1
+    near = max(row, pixel) * problem.product.sizes[0] <= LIMITS["shim"].stride * WORD
+    if whole and even and near and elements <= MOST_APART * math.prod(layout.shape):
+        host = HostOperand(0, False, Layout((used,), (1,)), (elements,), stored, None)
+        return host, Matrices(layout.offset, (step,), pixel, elements), row
+    padded = (batch, tall, wide, problem.channels)
+    step, row, pixel, _ = contiguous_strides(padded)
+    host = HostOperand(0, False, layout, padded, stored)
+    return host, Matrices(0, (step,), pixel, math.prod(padded)), row
+
+
+def _reason(task: Task, problem: ConvProblem, tiling: ConvTiling) -> str:
+    """Describe the design for `explain`."""
+    rows, columns = tiling.tile(problem)
+    factors = "bfp16 (eight bfloat16 numbers share an exponent)" if problem.operand == "bfp16" else problem.operand
+    parts = [f"{factors} products; {rows} x {columns} pixels and {tiling.outputs} outputs per core"]
+    stored = task.inputs[0].dtype
+    if stored is not None and stored.name != problem.product.stored:
+        parts.append(f"{stored.name} operands become {problem.product.stored}")
+    return "; ".join(parts)

@@ -1,0 +1,351 @@
+"""Design of a convolution: the cores of a column receive boxes of the image and weights, and compute parts of a box.
+
+Both streams go through the memtile to all cores of a column. The columns share the groups of outputs and the boxes. A
+core fills a strip from each object of pixels, with zeros outside of the image, and adds the products of an object of
+weights (nt/conv.hpp). After the last channels, it rounds and stores the sums. Vectors of the epilogue follow the
+weights. A box that would begin after the last one in the image is moved, so that boxes overlap.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH, WORD
+from npu_tensor.dataflow.columns import Step, core_tiles, pipeline
+from npu_tensor.dataflow.design import (
+    AccessPattern,
+    Builder,
+    Configuration,
+    Design,
+    KernelFunction,
+    ObjectFifo,
+    ObjectType,
+    SequenceBuilder,
+    Source,
+    range_,
+)
+from npu_tensor.kernels.conv.tiling import (
+    CORES,
+    PIECE,
+    ConvProblem,
+    ConvTiling,
+    Pair,
+    filling_cycles,
+    finishing_cycles,
+    multiplying_cycles,
+    row_elements,
+    shares,
+    starting_cycles,
+)
+from npu_tensor.kernels.gemm.design import C_TYPES, MULTIPLY_BYTES, SMALL_BYTES, Matrices, store_source
+from npu_tensor.kernels.gemm.epilogue import Epilogue
+from npu_tensor.kernels.gemm.tiling import spread_cycles
+
+WORDS: Final = 6
+"""Words of a core after the scalars of the epilogue; see nt/conv.hpp."""
+FILL_BYTES: Final = 1536
+"""Estimated machine code of the functions that start a tile and fill a strip, in bytes."""
+
+
+def _source(problem: ConvProblem, tiling: ConvTiling, epilogue: Epilogue) -> Source:
+    product = problem.product
+    rows, columns = tiling.tile(problem)
+    extents = (rows * columns, problem.taps * tiling.channels, tiling.outputs)
+    shape = (tiling.lane_rows, tiling.width, *problem.kernel, *problem.stride, *problem.dilation, *tiling.box(problem))
+    operand = C_TYPES[product.stored]
+    text = f"""{store_source(product, extents, rows * columns, epilogue)}
+#include "nt/conv.hpp"
+
+using Windows = nt::ConvTile<Tile, {", ".join(map(str, shape))}>;
+
+extern "C" void nt_conv_start(float *__restrict sums, int32 *__restrict state, const int32 *__restrict words,
+                              int32 is_first) {{
+    nt::start_tile<Windows>(sums, state, words + {epilogue.scalars}, is_first);
+}}
+
+extern "C" void nt_conv_fill(const {operand} *__restrict box, const {operand} *__restrict zeros,
+                             {operand} *__restrict strip, const int32 *__restrict state,
+                             const int32 *__restrict words) {{
+    nt::fill_strip<Windows>(box, zeros, strip, state, words + {epilogue.scalars});
+}}
+
+extern "C" void nt_conv_multiply(const {operand} *__restrict strip, const {operand} *__restrict weights,
+                                 float *__restrict sums) {{
+    nt::multiply_windows<Windows>(strip, weights, sums);
+}}
+"""
+    if problem.row_operands:
+        text += f"""
+extern "C" void nt_conv_spread(const {operand} *__restrict object, float *__restrict row) {{
+    nt::spread_words<Tile>(reinterpret_cast<const int32 *>(object), reinterpret_cast<int32 *>(row));
+}}
+"""
+    return Source("nt_conv", text)
+
+
+@lru_cache(maxsize=64)
+def configuration(
+    problem: ConvProblem, tiling: ConvTiling, epilogue: Epilogue, columns: int, resident: bool
+) -> Configuration:
+    """Return the configuration that serves images of all extents; the problem has none.
+
+    resident: True if one object has all weights of a group of outputs, so that the cores keep them for all boxes.
+    """
+    name = f"conv_{'x'.join(map(str, problem.kernel))}_{problem.operand}_{problem.result}"
+    builder = Builder(name, problem.arch, columns, 3 + problem.row_operands)
+    types = _types(problem, tiling, epilogue)
+    functions = _functions(builder, problem, tiling, epilogue, types)
+    rows = [f"row{i}" for i in range(problem.row_operands)]
+    scalars = ["words"] * bool(epilogue.scalars)
+
+    def body(image: Any, kernel: Any, out: Any, memory: dict[str, Any]) -> None:
+        def run(name: str, *arguments: Any) -> None:
+            functions[name](*(memory[each] if isinstance(each, str) else each for each in arguments))
+
+        def add_channels(start: int | None = None) -> None:
+            box = image.acquire(1)
+            if start is not None:
+                run("start", "sums", "state", "words", start)
+            run("fill", box, "zeros", "strip", "state", "words")
+            image.release(1)
+            run("multiply", "strip", kernel.acquire(1), "sums")
+            if not resident:
+                kernel.release(1)
+
+        def compute_box(is_first: bool) -> None:
+            add_channels(int(is_first))
+            for _ in range_(words[0]):
+                add_channels()
+            run("store", "sums", "cursor", *rows, *scalars, out.acquire(1))
+            out.release(1)
+
+        words = [memory["words"][epilogue.scalars + number] for number in range(WORDS)]
+        for row in rows:
+            run("spread", kernel.acquire(1), row)
+            kernel.release(1)
+        compute_box(True)  # The words can be read once its pixels are there.
+        for _ in range_(words[1]):
+            compute_box(False)
+        if resident:
+            kernel.release(1)
+
+    for column in range(columns):
+        cores = core_tiles(column, CORES)
+        (tall, wide), read = tiling.pixels(problem), problem.read
+        # Pixels arrive row by row with all channels of an object, and are stored by pieces of channels.
+        order = [(tall, wide * PIECE), (wide, PIECE), (read // PIECE, tall * wide * PIECE), (PIECE, 1)]
+        image = _to_cores(builder, f"x{column}", types["read"], types["pixels"], cores, order)
+        kernel = _to_cores(builder, f"w{column}", types["weights"], types["weights"], cores, [])
+        for core, part in zip(cores, _results(builder, problem, tiling, types["result"], cores), strict=True):
+            suffix = f"{column}_{core.row}"
+            memory: dict[str, Any] = {"words": builder.parameter(f"words{suffix}", core, types["words"].elements)}
+            for each in ("sums", "strip", *rows):
+                memory[each] = builder.core_buffer(f"{each}{suffix}", core, types[each])
+            for each in ("zeros", "state", "cursor"):
+                memory[each] = builder.core_buffer(f"{each}{suffix}", core, types[each], bytes(types[each].nbytes))
+            builder.worker(core, body, [image, kernel, part, memory])
+    return builder.configuration
+
+
+def _types(problem: ConvProblem, tiling: ConvTiling, epilogue: Epilogue) -> dict[str, ObjectType]:
+    """Return the types of objects and of the memory of a core."""
+    stored, (r, _, t, _, _) = problem.product.stored, problem.product.blocks
+    pixels, strip = math.prod(tiling.pixels(problem)), tiling.strip(problem)
+    results = math.prod(tiling.tile(problem)) * tiling.outputs
+    return {
+        "read": ObjectType(stored, (pixels * problem.read,)),
+        "pixels": ObjectType(stored, (pixels * tiling.channels,)),
+        "weights": ObjectType(stored, (problem.taps * tiling.channels * tiling.outputs,)),
+        "result": ObjectType(problem.result, (results,)),
+        "sums": ObjectType("float32", (results,)),
+        "strip": ObjectType(stored, (math.prod(strip) * r * tiling.channels,)),
+        "zeros": ObjectType(stored, (-(-strip[1] // 4) * 4 * PIECE,)),
+        "state": ObjectType("int32", (8,)),
+        "cursor": ObjectType("int32", (1,)),
+        "words": ObjectType("int32", (epilogue.scalars + WORDS,)),
+        **{f"row{i}": ObjectType("float32", (tiling.outputs // t * 16,)) for i in range(problem.row_operands)},
+    }
+
+
+def _to_cores(
+    builder: Builder, name: str, read: ObjectType, type: ObjectType, cores: list[Tile], order: list[Pair]
+) -> ObjectFifo:
+    """Add a stream from the host to all cores of a column. The memtile stores objects in an order."""
+    shim, memtile = Tile(cores[0].column, 0), Tile(cores[0].column, 1)
+    source = builder.fifo(name, read, shim, [memtile], dims_from_stream=[order] * bool(order))
+    result = builder.fifo(f"{name}_0", type, memtile, cores)
+    builder.forward(source, result)
+    return result
+
+
+def _results(
+    builder: Builder, problem: ConvProblem, tiling: ConvTiling, type: ObjectType, cores: list[Tile]
+) -> list[ObjectFifo]:
+    """Add the fifos from the cores of a column to the host. The memtile sends the results of a core row by row."""
+    r, _, t, _, _ = problem.product.blocks
+    column, blocks = cores[0].column, tiling.lane_rows * tiling.width * tiling.outputs // t
+    parts = [builder.fifo(f"y{column}_{core.row}", type, core, [Tile(column, 1)]) for core in cores]
+    whole = ObjectType(type.dtype, (CORES * type.elements,))
+    order = [(r, t), (blocks, r * t), (t, 1)]
+    builder.join(parts, builder.fifo(f"y{column}", whole, Tile(column, 1), [Tile(column, 0)], dims_to_stream=order))
+    return parts
+
+
+def _functions(
+    builder: Builder, problem: ConvProblem, tiling: ConvTiling, epilogue: Epilogue, types: dict[str, ObjectType]
+) -> dict[str, KernelFunction]:
+    """Declare the functions of a core with their predicted cycles."""
+    code, rows = _source(problem, tiling, epilogue), [f"row{i}" for i in range(problem.row_operands)]
+    ends = [*rows, *["words"] * bool(epilogue.scalars), "result"]
+    declared: dict[str, tuple[list[str], Any, int]] = {
+        "nt_conv_start": (["sums", "state", "words", "int32"], starting_cycles(problem, tiling), FILL_BYTES // 2),
+        "nt_conv_fill": (["pixels", "zeros", "strip", "state", "words"], filling_cycles(problem, tiling), FILL_BYTES),
+        "nt_conv_multiply": (["strip", "weights", "sums"], multiplying_cycles(problem, tiling), MULTIPLY_BYTES),
+        "nt_gemm_store": (["sums", "cursor", *ends], finishing_cycles(problem, tiling), epilogue.program_bytes),
+    }
+    if rows:
+        declared["nt_conv_spread"] = (["weights", "row0"], spread_cycles(tiling.outputs), SMALL_BYTES)
+    return {
+        symbol.rpartition("_")[2]: builder.function(
+            symbol, [types.get(each, each) for each in names], code, int(cycles), size
+        )
+        for symbol, (names, cycles, size) in declared.items()
+    }
+
+
+def design(problem: ConvProblem, tiling: ConvTiling, epilogue: Epilogue, image: Matrices, row: int) -> Design:
+    """Build the design of one convolution.
+
+    The host buffers are the image, the weights in blocks, row operands and the result.
+
+    Args:
+        problem: The convolution.
+        tiling: Extents of a core's part.
+        epilogue: Code that is applied to the sums.
+        image: Location of the images. `batch` is the distance between images, `row` the distance between pixels.
+        row: Distance between rows of an image.
+    """
+    return _Sequence(problem, tiling, epilogue, image, row).build()
+
+
+class _Sequence:
+    """Transfers of one run.
+
+    Attributes:
+        places: Rows, columns and channels of the result in its host buffer.
+        boxes: Image, first row and first column of each box before it is moved, in the order of the cores.
+    """
+
+    def __init__(self, problem: ConvProblem, tiling: ConvTiling, epilogue: Epilogue, image: Matrices, row: int) -> None:
+        self.problem, self.tiling, self.image, self.row = problem, tiling, image, row
+        self.shares = shares(problem, tiling)
+        self.resident = problem.channels == tiling.channels
+        shared = configuration(problem.unshaped, tiling, epilogue, math.prod(self.shares), self.resident)
+        types = _types(problem, tiling, epilogue)
+        self.object, stored = types["weights"], problem.product.stored
+        self.places = tiling.padded(problem)
+        self.groups, _ = tiling.work(problem)
+        self.chunks = problem.channels // tiling.channels
+        self.boxes = list(self._boxes())
+        self.builder = d = SequenceBuilder(shared)
+        self.x = d.host_buffer("image", stored, image.elements)
+        self.w = d.host_buffer("weights", stored, self.groups * self.chunks * self.object.elements)
+        words = row_elements(problem, tiling)
+        self.rows = [d.host_buffer(f"row{i}", "float32", words) for i in range(problem.row_operands)]
+        self.y = d.host_buffer("result", problem.result, problem.batch * math.prod(self.places))
+
+    def build(self) -> Design:
+        """Build the design."""
+        for number, parameter in enumerate(self.builder.configuration.parameters):
+            self.builder.write(parameter, self._words(*divmod(number, CORES)))
+        columns = [list(self._column(column)) for column in range(math.prod(self.shares))]
+        most = max(Counter(step.fifo.name for step in group).most_common(1)[0][1] for group in columns[0])
+        rounds = itertools.zip_longest(*columns, fillvalue=())
+        groups = ([step for group in each for step in group] for each in rounds)
+        pipeline(self.builder, groups, QUEUE_DEPTH // most)
+        return self.builder.build()
+
+    def _boxes(self) -> Iterator[tuple[int, int, int]]:
+        rows, columns = self.tiling.box(self.problem)
+        tall, wide = self.problem.places
+        for image, column, row in itertools.product(
+            range(self.problem.batch), range(0, wide, columns), range(0, tall, rows)
+        ):
+            yield image, row, column
+
+    @property
+    def _last(self) -> Pair:
+        """Row and column of the result where the last boxes begin."""
+        rows, columns = self.tiling.box(self.problem)
+        return max(self.places[0] - rows, 0), max(self.places[1] - columns, 0)
+
+    def _own(self, core: int) -> Pair:
+        """Return the first row and column of a core in a box; cores at its end are moved into the result."""
+        across = CORES // self.tiling.down
+        sizes = zip(divmod(core, across), self.tiling.tile(self.problem), self.places, strict=False)
+        row, column = (min(number * size, max(extent - size, 0)) for number, size, extent in sizes)
+        return row, column
+
+    def _words(self, column: int, core: int) -> list[int]:
+        problem, columns = self.problem, self.shares[1]
+        first = column % columns
+        halves = [(first, columns), self._last, problem.image]
+        steps, last, extents = (upper << 16 | lower for upper, lower in halves)
+        own = int.from_bytes((*self._own(core), *problem.padding))
+        return [self.chunks - 1, len(self.boxes[first::columns]) - 1, steps, last, own, extents]
+
+    def _column(self, column: int) -> Iterator[list[Step]]:
+        """Yield the transfers of a column, box by box."""
+        x, w, y = (self.builder.configuration.fifo(f"{name}{column}") for name in "xwy")
+        group_columns, box_columns = self.shares
+        first, own = divmod(column, box_columns)
+        objects, words = self.chunks * self.object.elements, self.object.nbytes // WORD
+        for group in range(first, self.groups, group_columns):
+            output = min(group * self.tiling.outputs, self.places[2] - self.tiling.outputs)
+            weights = [Step(w, self.w, AccessPattern.linear(objects, group * objects))]
+            before = [Step(w, vector, AccessPattern.linear(words, output)) for vector in self.rows]
+            for image, *place in self.boxes[own::box_columns]:
+                row, column = (min(start, last) for start, last in zip(place, self._last, strict=True))
+                results = self._stored(image, row, column, output)
+                pixels = Step(x, self.x, self._pixels(image, row, column))
+                yield [*before, *weights, pixels, *[Step(y, self.y, pattern) for pattern in results]]
+                before, weights = [], [] if self.resident else weights
+
+    def _pixels(self, image: int, row: int, column: int) -> AccessPattern:
+        """Return the box of the image for a box of the result; it is moved into the image where it begins outside."""
+        problem, stored = self.problem, self.image
+        extents = self.tiling.pixels(problem)
+        top, left = (
+            max(min(start * stride - padding, extent - size), 0)
+            for start, stride, padding, extent, size in zip(
+                (row, column), problem.stride, problem.padding, problem.image, extents, strict=True
+            )
+        )
+        offset = stored.offset + image * stored.batch[0] + top * self.row + left * stored.row
+        chunks = problem.channels // problem.read
+        return AccessPattern(offset, (chunks, *extents, problem.read), (problem.read, self.row, stored.row, 1))
+
+    def _stored(self, image: int, row: int, column: int, output: int) -> list[AccessPattern]:
+        """Return the places of the cores' results, in one pattern if they are equally far apart."""
+        tall, wide, channels = self.places
+        rows, columns = self.tiling.tile(self.problem)
+        starts = [
+            ((image * tall + row + down) * wide + column + across) * channels + output
+            for down, across in map(self._own, range(CORES))
+        ]
+        steps = {b - a for a, b in itertools.pairwise(starts)}
+        count = CORES if len(steps) == 1 else CORES // 2
+        return [
+            AccessPattern(
+                starts[first],
+                (count, rows, columns, self.tiling.outputs),
+                (starts[first + 1] - starts[first], wide * channels, channels, 1),
+            )
+            for first in range(0, CORES, count)
+        ]

@@ -1,0 +1,281 @@
+"""Tiling of a convolution: the extents of a core's part, and the choice with the least predicted time.
+
+A core computes `width` columns and R * `lane_rows` rows of the result, with `outputs` channels; R is that of a block
+product. The cores of a column lie in a box of results, `down` of them below each other. They receive the same pixels
+and weights, `channels` channels at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from npu_tensor.dataflow.array import ARRAYS, STREAM_BYTES_PER_CYCLE, Arch
+from npu_tensor.dataflow.checks.limits import LIMITS, STATIC_SIZE, WORD
+from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, RUN_BYTES
+from npu_tensor.kernels.codegen.cycles import LOOP_CYCLES, function
+from npu_tensor.kernels.gemm.tiling import (
+    CORE_BYTES,
+    PACK_SECONDS,
+    TIE,
+    GemmProblem,
+    clear_cycles,
+    multiply_cycles,
+    spread_cycles,
+    store_cycles,
+)
+
+CORES: Final = 4
+"""Cores of a column."""
+PIECE: Final = 8
+"""Channels of a pixel that lie together in a core: those of a block product."""
+MOST_READ: Final = 64
+"""Upper bound on the channels in an object of a memtile. Runs of host memory are then at least 128 bytes long."""
+ROW_CYCLES: Final = 32
+"""Estimated cycles of the scalar instructions that find the rows of the image for a row of the strip."""
+
+Pair = tuple[int, int]
+"""Numbers for rows and columns."""
+
+
+class ConvProblem(NamedTuple):
+    """Convolution of a batch of images with channels last.
+
+    Attributes:
+        arch: Generation of the array.
+        columns: Upper bound on the columns used.
+        operand: Dtype in which products are computed, or "bfp16".
+        result: Dtype of the result.
+        kernel: Extents of the kernel.
+        stride: Distance between the windows of adjacent results.
+        dilation: Distance between the pixels that adjacent elements of the kernel meet.
+        read: Channels of an object of a memtile.
+        row_operands: Vectors with one number per output that the epilogue reads.
+        vector_cycles: Cycles of the epilogue for 16 results.
+        channels: Channels in the host buffer.
+        outputs: Output channels in the host buffer.
+        batch: Number of images.
+        image: Extents of an image.
+        places: Extents of a result.
+        padding: Zeros before the first row and column.
+    """
+
+    arch: Arch
+    columns: int
+    operand: str
+    result: str
+    kernel: Pair
+    stride: Pair
+    dilation: Pair
+    read: int
+    row_operands: int = 0
+    vector_cycles: int = 4
+    channels: int = 0
+    outputs: int = 0
+    batch: int = 0
+    image: Pair = (0, 0)
+    places: Pair = (0, 0)
+    padding: Pair = (0, 0)
+
+    @property
+    def unshaped(self) -> ConvProblem:
+        """Problem without its extents, on which no binary depends."""
+        return self._replace(channels=0, outputs=0, batch=0, image=(0, 0), places=(0, 0), padding=(0, 0))
+
+    @property
+    def taps(self) -> int:
+        """Elements of the kernel."""
+        return self.kernel[0] * self.kernel[1]
+
+    @property
+    def product(self) -> GemmProblem:
+        """Product of a core as the matrix products' cost model takes it."""
+        return GemmProblem(
+            self.arch,
+            1,
+            self.operand,
+            self.result,
+            0,
+            0,
+            0,
+            transposed=False,
+            row_operands=self.row_operands,
+            vector_cycles=self.vector_cycles,
+        )
+
+    def met(self, axis: int, results: Any) -> Any:
+        """Return the extent of the image that adjacent results need."""
+        return (results - 1) * self.stride[axis] + (self.kernel[axis] - 1) * self.dilation[axis] + 1
+
+
+class ConvTiling(NamedTuple):
+    """Extents of a core's part; see the module. Each is a number, or an array during the search."""
+
+    lane_rows: Any
+    width: Any
+    down: Any
+    outputs: Any
+    channels: Any
+
+    def tile(self, problem: ConvProblem) -> tuple[Any, Any]:
+        """Return the rows and columns of the result that a core computes."""
+        return problem.product.blocks.r * self.lane_rows, self.width
+
+    def box(self, problem: ConvProblem) -> tuple[Any, Any]:
+        """Return the rows and columns of the result that the cores of a column compute."""
+        rows, columns = self.tile(problem)
+        return rows * self.down, columns * (CORES // self.down)
+
+    def pixels(self, problem: ConvProblem) -> tuple[Any, Any]:
+        """Return the rows and columns of the image that a box needs."""
+        rows, columns = self.box(problem)
+        return problem.met(0, rows), problem.met(1, columns)
+
+    def strip(self, problem: ConvProblem) -> tuple[Any, Any]:
+        """Return the rows and columns of a core's strip."""
+        return problem.met(0, self.lane_rows), problem.met(1, self.width)
+
+    def padded(self, problem: ConvProblem) -> tuple[int, int, int]:
+        """Return the rows, columns and channels of the result in its host buffer: at least a tile."""
+        (rows, columns), (tall, wide) = self.tile(problem), problem.places
+        return max(tall, int(rows)), max(wide, int(columns)), max(problem.outputs, int(self.outputs))
+
+    def work(self, problem: ConvProblem) -> tuple[Any, Any]:
+        """Count the groups of outputs, and the boxes of all images."""
+        rows, columns = self.box(problem)
+        boxes = problem.batch * -(-problem.places[0] // rows) * -(-problem.places[1] // columns)
+        return -(-problem.outputs // self.outputs), boxes
+
+
+def row_elements(problem: ConvProblem, tiling: ConvTiling) -> int:
+    """Return the words of a row operand's host buffer. Each transfer has the size of an object of weights."""
+    words = problem.taps * tiling.channels * tiling.outputs * problem.product.sizes[0] // WORD
+    return tiling.padded(problem)[2] + int(words)
+
+
+def shares(problem: ConvProblem, tiling: ConvTiling) -> Pair:
+    """Divide the columns of the array among groups of outputs and boxes; powers of two make few configurations."""
+    groups, boxes = (int(number) for number in _shares(problem, tiling))
+    return groups, boxes
+
+
+def _shares(problem: ConvProblem, tiling: ConvTiling) -> tuple[Any, Any]:
+    """Return the columns that have different groups of outputs, and those that have different boxes."""
+    powers = [1 << bits for bits in range(problem.columns.bit_length())]
+    pairs = np.array([(a, b) for a in powers for b in powers if a * b <= problem.columns])
+    groups, boxes = (np.asarray(number)[..., None] for number in tiling.work(problem))
+    # The busiest column decides, then fewer columns. A column without work would wait forever.
+    rounds = -(-groups // pairs[:, 0]) * -(-boxes // pairs[:, 1]) + np.prod(pairs, 1) / 1024
+    rounds = np.where((pairs[:, 0] <= groups) & (pairs[:, 1] <= boxes), rounds, np.inf)
+    best = pairs[np.argmin(rounds, -1)]
+    return best[..., 0], best[..., 1]
+
+
+def multiplying_cycles(problem: ConvProblem, tiling: ConvTiling) -> Any:
+    """Predict the cycles of one call that adds the products of a strip."""
+    blocks = tiling.lane_rows * tiling.width // problem.product.blocks.rows
+    return blocks * multiply_cycles(problem.product, tiling.outputs, problem.taps * tiling.channels)
+
+
+def filling_cycles(problem: ConvProblem, tiling: ConvTiling) -> Any:
+    """Predict the cycles of one call that fills a strip."""
+    work = function("conv_fill", problem.arch)
+    rows, columns = tiling.strip(problem)
+    row = work.straight + (columns - 1) * work.round + LOOP_CYCLES + ROW_CYCLES
+    # A column has R pieces; the count is for 4.
+    return tiling.channels // PIECE * rows * row * (problem.product.blocks.r // 4)
+
+
+def finishing_cycles(problem: ConvProblem, tiling: ConvTiling) -> Any:
+    """Predict the cycles of one call that stores the results."""
+    rows, columns = tiling.tile(problem)
+    return store_cycles(problem.product, rows * columns, tiling.outputs)
+
+
+def starting_cycles(problem: ConvProblem, tiling: ConvTiling) -> Any:
+    """Predict the cycles of one call that starts a tile."""
+    rows, columns = tiling.tile(problem)
+    return clear_cycles(problem.product, rows * columns, tiling.outputs) + ROW_CYCLES
+
+
+MODELS: Final = ((112, 16), (56, 64), (28, 128), (14, 256), (7, 512))
+"""Extents of images, and channels, whose best tiles serve all others. The last four are those of ResNet."""
+
+
+def ranked(problem: ConvProblem) -> list[ConvTiling]:
+    """Return the predefined tiles, sorted by predicted time, fastest first."""
+    return sorted(_tilings(problem.unshaped), key=lambda tiling: float(_seconds(problem, tiling)))
+
+
+@lru_cache(maxsize=64)
+def _tilings(problem: ConvProblem) -> tuple[ConvTiling, ...]:
+    """Return the best tiles for images of some extents."""
+    grid = np.meshgrid((1, 2, 3, 4), (4, 8, 12, 16, 28), (1, 2, 4), (16, 32, 64), (8, 16, 32, 64), indexing="ij")
+    tiles = ConvTiling(*(axis.ravel() for axis in grid))
+    fits = np.flatnonzero(_fits(problem, tiles))
+    tiles = ConvTiling(*(axis[fits] for axis in tiles))
+    if not len(fits):
+        return ()
+    chosen = []
+    for extent, channels in MODELS:
+        model = problem._replace(
+            channels=max(channels // problem.read, 1) * problem.read if problem.read == MOST_READ else problem.read,
+            outputs=channels,
+            batch=1,
+            image=(extent * problem.stride[0], extent * problem.stride[1]),
+            places=(extent, extent),
+        )
+        best = np.argmin(_seconds(model, tiles))
+        chosen.append(ConvTiling(*(int(axis[best]) for axis in tiles)))
+    return tuple(dict.fromkeys(chosen))
+
+
+def _fits(problem: ConvProblem, tiles: ConvTiling) -> Any:
+    """Return a mask of the tiles that fit the memories and the orders of the DMAs."""
+    product = problem.product
+    size, result_size = product.sizes
+    r, _, t, rows, columns = product.blocks
+    (tall, wide), (strip_rows, strip_columns) = tiles.pixels(problem), tiles.strip(problem)
+    results = r * tiles.lane_rows * tiles.width * tiles.outputs
+    weights = problem.taps * tiles.channels * tiles.outputs
+    core = 2 * (tall * wide * tiles.channels + weights) * size + 4 * results + 2 * results * result_size
+    core += (strip_rows * r * tiles.channels + PIECE) * strip_columns * size
+    core += problem.row_operands * tiles.outputs // t * 64
+    memtile = 2 * (tall * wide * problem.read + weights) * size + 2 * CORES * results * result_size
+    fits: Any = (core <= CORE_BYTES) & (memtile <= LIMITS["memtile"].memory)
+    fits &= (tiles.channels <= problem.read) & (tiles.width % rows == 0) & (tiles.outputs % (columns * t) == 0)
+    return fits & (tiles.lane_rows * tiles.width * tiles.outputs // t <= STATIC_SIZE) & (wide <= STATIC_SIZE)
+
+
+def _seconds(problem: ConvProblem, tiles: ConvTiling) -> Any:
+    """Predict the time as dataflow.cost does for the designs, with a small weight on non-limiting resources."""
+    array, product = ARRAYS[problem.arch], problem.product
+    size, result_size = product.sizes
+    groups, boxes = tiles.work(problem)
+    group_columns, box_columns = _shares(problem, tiles)
+    own_groups, own_boxes = -(-groups // group_columns), -(-boxes // box_columns)
+    chunks, locks = -(-problem.channels // tiles.channels), 2 * LOCK_CYCLES
+    cycles = multiplying_cycles(problem, tiles) + filling_cycles(problem, tiles)
+    cycles = chunks * (cycles + 2 * (CALL_CYCLES + locks)) + finishing_cycles(problem, tiles) + CALL_CYCLES + locks
+    cycles += starting_cycles(problem, tiles) + CALL_CYCLES
+    cycles = own_boxes * cycles + problem.row_operands * (spread_cycles(tiles.outputs) + CALL_CYCLES + locks)
+    (tall, wide), (rows, columns) = tiles.pixels(problem), tiles.box(problem)
+    image = tall * wide * problem.channels * size
+    # Cores keep weights that come in one object.
+    reads = np.where(chunks == 1, 1, own_boxes)
+    weights = problem.taps * (problem.channels * reads + problem.row_operands * tiles.channels) * tiles.outputs * size
+    results = rows * columns * tiles.outputs * result_size
+    stream = np.maximum(np.maximum(own_boxes * image, weights), own_boxes * results) / STREAM_BYTES_PER_CYCLE
+    # Rows of a box are contiguous if an object has all channels.
+    runs = tall * (1 if problem.channels == problem.read else wide * (problem.channels // problem.read))
+    runs += rows * columns
+    ddr = groups * (boxes * (image + results + runs * RUN_BYTES) + box_columns * weights)
+    seconds = (own_groups * cycles / array.clock_hz, own_groups * stream / array.clock_hz)
+    parts = (*seconds, ddr / array.ddr_bytes_per_second)
+    padded = zip(tiles.tile(problem), problem.places, strict=True)
+    unpacked = (problem.outputs < tiles.outputs) | np.logical_or.reduce([size > extent for size, extent in padded])
+    unpacking = np.where(unpacked, math.prod(problem.places) * problem.batch * problem.outputs * PACK_SECONDS, 0.0)
+    return np.maximum.reduce(parts) + TIE * sum(parts) + unpacking

@@ -1,0 +1,184 @@
+// Convolutions as products of pixels and weights. Windows are not copied: each step of a sum reads the pixels that one
+// element of the kernel meets.
+//
+// The R rows of a block product are pixels in one column of R image rows. Their results are `lane_rows` rows apart. A
+// strip holds all pixels that the core's results need, [channels / 8][rows][columns][R][8], so the blocks of every
+// element of the kernel are aligned. It is filled from a box of the image, [channels / 8][rows][columns][8], which the
+// cores of a column share. Pixels outside of the image are zeros there. Weights are [channels / 8][kernel][N / T][8][T].
+#pragma once
+
+#include "gemm.hpp"
+#include "loops.hpp"
+
+namespace nt {
+
+// Product: the product of all pixels of a result tile with the weights of one object.
+template <typename Product_, unsigned lane_rows_, unsigned width_, unsigned kernel_rows_, unsigned kernel_columns_,
+          unsigned stride_rows_, unsigned stride_columns_, unsigned gap_rows_, unsigned gap_columns_,
+          unsigned result_rows_, unsigned result_columns_>
+struct ConvTile {
+    using Product = Product_;
+    using Operand = typename Product::Operand;
+    static constexpr unsigned lane_rows = lane_rows_, width = width_;
+    static constexpr unsigned kernel_rows = kernel_rows_, kernel_columns = kernel_columns_;
+    static constexpr unsigned stride_rows = stride_rows_, stride_columns = stride_columns_;
+    static constexpr unsigned gap_rows = gap_rows_, gap_columns = gap_columns_;
+    // Extents of the result that the cores of a column compute together.
+    static constexpr unsigned result_rows = result_rows_, result_columns = result_columns_;
+
+    static constexpr unsigned met(unsigned results, unsigned stride, unsigned kernel, unsigned gap) {
+        return (results - 1) * stride + (kernel - 1) * gap + 1;
+    }
+    static constexpr unsigned strip_rows = met(lane_rows, stride_rows, kernel_rows, gap_rows);
+    static constexpr unsigned strip_columns = met(width, stride_columns, kernel_columns, gap_columns);
+    static constexpr unsigned box_rows = met(result_rows, stride_rows, kernel_rows, gap_rows);
+    static constexpr unsigned box_columns = met(result_columns, stride_columns, kernel_columns, gap_columns);
+    static constexpr unsigned channel_blocks = Product::K / (8 * kernel_rows * kernel_columns);
+    static_assert(Product::S == 8 && Product::M == Product::R * lane_rows * width && width % Product::block_rows == 0);
+};
+
+// Words of a core's runtime parameter. Two numbers share a word, a row in the upper half and a column in the lower one.
+// STEPS: number of a column's first box, and how many boxes the next one is away. LAST: results with which the last
+// boxes begin. OWN: the core's place in a box of results, and the padding before the image, in four bytes.
+enum ConvWord { FURTHER_CHUNKS, FURTHER_BOXES, STEPS, LAST, OWN, EXTENTS };
+// State of a core: the results where its box begins before it is moved into the image, the first pixel of the strip, and
+// the first pixel of the box.
+enum ConvState { BOX_ROW, BOX_COLUMN, STRIP_ROW, STRIP_COLUMN, PIXEL_TOP, PIXEL_LEFT };
+
+inline int32 upper(int32 word) { return word >> 16; }
+inline int32 lower(int32 word) { return word & 0xffff; }
+inline int32 smaller(int32 a, int32 b) { return a < b ? a : b; }
+inline int32 larger(int32 a, int32 b) { return a > b ? a : b; }
+
+// Begins a tile of the result: the next box is below, else at the top of the next columns.
+template <typename Tile>
+inline void start_tile(float *__restrict sums, int32 *__restrict state, const int32 *__restrict words, int32 is_first) {
+    clear_sums<typename Tile::Product>(sums);
+    const int32 last_row = upper(words[LAST]), last_column = lower(words[LAST]), own = words[OWN];
+    int32 row = is_first ? 0 : state[BOX_ROW], column = is_first ? 0 : state[BOX_COLUMN];
+    for (int32 steps = is_first ? upper(words[STEPS]) : lower(words[STEPS]); steps > 0; --steps) {
+        if (row < last_row) {
+            row += Tile::result_rows;
+            continue;
+        }
+        row = 0;
+        column = column < last_column ? column + int32(Tile::result_columns) : 0;
+    }
+    state[BOX_ROW] = row;
+    state[BOX_COLUMN] = column;
+    row = smaller(row, last_row) * int32(Tile::stride_rows) - (own >> 8 & 0xff);
+    column = smaller(column, last_column) * int32(Tile::stride_columns) - (own & 0xff);
+    state[STRIP_ROW] = row + (own >> 24 & 0xff) * int32(Tile::stride_rows);
+    state[STRIP_COLUMN] = column + (own >> 16 & 0xff) * int32(Tile::stride_columns);
+    // The host reads whole boxes from within the image.
+    state[PIXEL_TOP] = larger(smaller(row, upper(words[EXTENTS]) - int32(Tile::box_rows)), 0);
+    state[PIXEL_LEFT] = larger(smaller(column, lower(words[EXTENTS]) - int32(Tile::box_columns)), 0);
+}
+
+template <unsigned N, typename T>
+inline T *store_zeros(T *to, int32 count) {
+    for (int32 i = 0; i < count; ++i, to += N) {
+        unroll<N / 8>([&](auto part) { aie::store_v(to + part * 8, aie::zeros<T, 8>()); });
+    }
+    return to;
+}
+
+// Copies the pixels of R rows into columns of a strip.
+template <unsigned R, typename T>
+inline void copy_column(const T *const (&rows)[R], T *__restrict to, int32 x) {
+    unroll<R>([&](auto lane) { aie::store_v(to + (x * R + lane) * 8, aie::load_v<8>(rows[lane] + x * 8)); });
+}
+
+// Copies the core's part of a box. A row outside of the image is read from `zeros`.
+template <typename Tile>
+inline void fill_strip(const typename Tile::Operand *__restrict box, const typename Tile::Operand *__restrict zeros,
+                       typename Tile::Operand *__restrict strip, const int32 *__restrict state,
+                       const int32 *__restrict words) {
+    constexpr unsigned R = Tile::Product::R;
+    const int32 height = upper(words[EXTENTS]), column = state[STRIP_COLUMN], columns = Tile::strip_columns;
+    const int32 from = smaller(larger(-column, 0), columns);
+    const int32 to = larger(smaller(lower(words[EXTENTS]) - column, columns), from);
+    const int32 shift = column - state[PIXEL_LEFT], count = to - from;
+    for (unsigned block = 0; block < Tile::channel_blocks; ++block) {
+        for (unsigned k = 0; k < Tile::strip_rows; ++k) {
+            const typename Tile::Operand *rows[R];
+            unroll<R>([&](auto lane) {
+                const int32 row = state[STRIP_ROW] + int32(lane * Tile::lane_rows * Tile::stride_rows + k);
+                const bool inside = row >= 0 && row < height;
+                rows[lane] = inside ? box + ((row - state[PIXEL_TOP]) * int32(Tile::box_columns) + shift + from) * 8 : zeros;
+            });
+            strip = store_zeros<R * 8>(strip, from);
+            if (count >= 4) {
+                NT_AT_LEAST_4
+                for (int32 x = 0; x < count; ++x) copy_column(rows, strip, x);
+            } else {
+                for (int32 x = 0; x < count; ++x) copy_column(rows, strip, x);
+            }
+            strip = store_zeros<R * 8>(strip + count * R * 8, columns - to);
+        }
+        box += Tile::box_rows * Tile::box_columns * 8;
+    }
+}
+
+// Distances in a strip from the pixels of a result to those that a step of the sum reads, in blocks.
+template <typename Tile>
+struct ConvSteps {
+    static constexpr unsigned count = Tile::channel_blocks * Tile::kernel_rows * Tile::kernel_columns;
+    int16 at[count];
+
+    constexpr ConvSteps() : at() {
+        for (unsigned step = 0; step < count; ++step) {
+            const unsigned column = step % Tile::kernel_columns, line = step / Tile::kernel_columns;
+            const unsigned row = line / Tile::kernel_rows * Tile::strip_rows + line % Tile::kernel_rows * Tile::gap_rows;
+            at[step] = row * Tile::strip_columns + column * Tile::gap_columns;
+        }
+    }
+};
+
+// Adds the products of a strip and the weights to the sums of all results, [lane_rows][width][N / T][R][T].
+template <typename Tile>
+inline void multiply_windows(const typename Tile::Operand *__restrict strip,
+                             const typename Tile::Operand *__restrict weights, float *__restrict sums) {
+    using Gemm = typename Tile::Product;
+    using Product = typename Gemm::Product;
+    static constexpr ConvSteps<Tile> steps;
+    constexpr unsigned rows = Gemm::block_rows, columns = Gemm::block_columns, width = Gemm::N / Gemm::T;
+    constexpr unsigned apart = Tile::stride_columns * Product::size_A;
+    if constexpr (Gemm::splits || Gemm::shares_exponents) aie::set_rounding(aie::rounding_mode::conv_even);
+    const auto at = [](float *block, unsigned i, unsigned k) { return block + (i * width + k) * Product::size_C; };
+    Product c[rows][columns];
+    unroll<rows>([&](auto i) { unroll<columns>([&](auto k) { c[i][k] = started<Gemm>(at(sums, i, k)); }); });
+    for (unsigned y = 0; y < Tile::lane_rows; ++y) {
+        const auto *pixels = strip + y * Tile::stride_rows * Tile::strip_columns * Product::size_A;
+        for (unsigned x = 0; x < Tile::width; x += rows, pixels += rows * apart) {
+            for (unsigned j = 0; j < width; j += columns) {
+                const auto *right = weights + j * Product::size_B;
+                for (unsigned step = 0; step < steps.count; ++step, right += width * Product::size_B) {
+                    add_step<Gemm>(c, pixels + steps.at[step] * int32(Product::size_A), apart, right);
+                }
+                // As in nt/gemm.hpp: the next sums come while these go. After the last, they come again.
+                const bool crosses = j + columns == width, ends = crosses && x + rows == Tile::width;
+                float *next = sums + (crosses ? width * (rows - 1) + columns : columns) * Product::size_C;
+                if (ends && y + 1 == Tile::lane_rows) next = sums;
+                unroll<rows>([&](auto i) {
+                    unroll<columns>([&](auto k) {
+                        finish<Gemm>(c[i][k], at(sums, i, k));
+                        c[i][k] = started<Gemm>(at(next, i, k));
+                    });
+                });
+                sums = next;
+            }
+        }
+    }
+}
+
+// Repeats every T of the N words at the start of an object until they fill a vector of 16: the order of the sums.
+template <typename Product>
+inline void spread_words(const int32 *__restrict object, int32 *__restrict row) {
+    for (unsigned j = 0; j < Product::N; ++j) {
+        int32 *to = row + j / Product::T * 16 + j % Product::T;
+        for (unsigned i = 0; i < 16; i += Product::T) to[i] = object[j];
+    }
+}
+
+}  // namespace nt

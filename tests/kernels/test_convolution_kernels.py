@@ -1,0 +1,271 @@
+"""Convolutions on the simulated array against PyTorch's in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import kernel_tasks
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from joint_sources import compile_together
+from kernel_tasks import TARGETS, accepted, target
+
+import npu_tensor as nt
+from npu_tensor.dataflow.array import ARRAYS
+from npu_tensor.graph.structure import structure_of
+from npu_tensor.kernels import conv
+from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.planner.channels_last import FEW_CHANNELS
+from npu_tensor.planner.fuse import cut
+from npu_tensor.runtime.npu.agreement import as_read
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
+from npu_tensor.task import Refusal, Task
+
+torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
+
+Array = np.ndarray[Any, Any]
+Pair = tuple[int, int]
+
+pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+
+CLOSE: Final = 5e-6
+"""Limit of the normalized mean square error of many results that are rounded to bfloat16 once. The mean is 2.8e-6."""
+ROUNDED: Final = 2**-16 * 1.01
+"""The same for few results, of which each is rounded by up to half a step."""
+
+
+class Case(NamedTuple):
+    """A convolution of random bfloat16 numbers."""
+
+    batch: int
+    channels: int
+    extents: Pair
+    outputs: int
+    kernel: Pair
+    stride: Pair = (1, 1)
+    padding: Pair = (0, 0)
+    dilation: Pair = (1, 1)
+    bias: bool = False
+
+    def operands(self) -> list[Array]:
+        """Return the image, the weight, and the bias if there is one."""
+        shapes = [(self.batch, self.channels, *self.extents), (self.outputs, self.channels, *self.kernel)]
+        generator = np.random.default_rng(0)
+        shapes += [(self.outputs,)] * self.bias  # type: ignore[list-item]
+        return [generator.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in shapes]
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the arguments of `conv2d`."""
+        return {"stride": self.stride, "padding": self.padding, "dilation": self.dilation}
+
+    def expected(self) -> Array:
+        """Return PyTorch's result."""
+        tensors = [torch.from_numpy(each.astype(np.float64)) for each in self.operands()]
+        return np.asarray(torch.nn.functional.conv2d(*tensors, **self.attributes()))
+
+
+CASES = {
+    "3x3, several boxes and images": Case(3, 16, (33, 21), 24, (3, 3), padding=(1, 1)),
+    "3 channels, 7x7": Case(2, 3, (27, 31), 20, (7, 7), (2, 2), (3, 3), bias=True),
+    "5x5, objects with a part of the channels": Case(1, 40, (13, 11), 70, (5, 5), padding=(2, 2), bias=True),
+    "1x1, skipped pixels": Case(1, 64, (15, 18), 32, (1, 1), (2, 2)),
+    "1x1 with a border": Case(2, 8, (9, 7), 16, (1, 1), padding=(1, 2)),
+    "smaller than a core's part": Case(1, 8, (2, 3), 5, (3, 3), padding=(1, 1)),
+    "uneven": Case(1, 20, (30, 37), 12, (2, 3), (3, 2), (0, 2), (2, 3)),
+    "many channels": Case(1, 136, (7, 7), 130, (3, 3), padding=(1, 1)),
+}
+
+
+def conv_of(result: nt.Tensor) -> Task:
+    """Return the task of the only convolution among those of a recorded result."""
+    (task,) = (each for each in cut(structure_of([result._node]), SimulatedDevice.fusion).tasks if each.kind == "conv")
+    return task
+
+
+def task_of(case: Case, dtype: Any = nt.bfloat16, in_place: bool = False) -> tuple[Task, list[Array]]:
+    """Return the task of a convolution and the buffers of its operands. in_place: channels last in memory."""
+    arrays = case.operands()
+    if in_place:
+        arrays[0] = np.ascontiguousarray(arrays[0].transpose(0, 2, 3, 1))
+    tensors = [nt.from_numpy(each).to(dtype).realize() for each in arrays]
+    image = tensors[0].permute(0, 3, 1, 2) if in_place else tensors[0]
+    result = nt.conv2d(image, *tensors[1:], **case.attributes())
+    stored = np.asarray(tensors[0].numpy())
+    if case.channels < FEW_CHANNELS:
+        stored = np.pad(stored.transpose(0, 2, 3, 1), [(0, 0), *((each, each) for each in case.padding), (0, 0)])
+    return conv_of(result), [stored, np.asarray(tensors[1].numpy()), *[each.astype(np.float32) for each in arrays[2:]]]
+
+
+def nmse(result: Array, expected: Array) -> float:
+    return float(((result.astype(np.float64) - expected) ** 2).sum() / (expected**2).sum())
+
+
+def error(case: Case, where: Target, **options: Any) -> float:
+    task, buffers = task_of(case, **options)
+    (result,) = kernel_tasks.simulate(task, conv.claim(task, where), where, buffers)
+    return nmse(result.transpose(0, 3, 1, 2), case.expected())
+
+
+WHOLE = [target(arch) for arch in ARRAYS]
+arrays = pytest.mark.parametrize("where", WHOLE, ids=list(ARRAYS))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled() -> Iterator[None]:
+    offers = [conv.claim(task_of(case)[0], where) for case in CASES.values() for where in WHOLE]
+    with pytest.MonkeyPatch.context() as patch:
+        compile_together([accepted(offer) for offer in offers], patch)
+        yield
+
+
+@pytest.mark.parametrize("case", list(CASES))
+@arrays
+def test_against_pytorch(case: str, where: Target) -> None:
+    assert error(CASES[case], where) <= CLOSE
+
+
+@pytest.mark.parametrize("where", [target("aie2", 1), target("aie2p", 3)], ids=["aie2, 1 column", "aie2p, 3 columns"])
+def test_fewer_columns(where: Target) -> None:
+    assert error(CASES["3x3, several boxes and images"], where) <= CLOSE
+
+
+@arrays
+def test_images_with_channels_last_are_read_in_place(where: Target) -> None:
+    """Boxes extend beyond the last image, whose padding the core knows."""
+    for case in (CASES["many channels"], CASES["1x1, skipped pixels"]):
+        task, _ = task_of(case, in_place=True)
+        offer = conv.claim(task, where)
+        assert isinstance(offer, Offer)
+        assert offer.operands[0].padding is None
+        assert error(case, where, in_place=True) <= CLOSE
+
+
+@arrays
+def test_numbers_outside_of_the_image_are_not_read(where: Target) -> None:
+    """The image is a part of a larger one, whose border is NaN."""
+    case = CASES["uneven"]._replace(channels=8, padding=(3, 2))
+    values, weight = case.operands()
+    larger = np.full((1, 34, 45, 8), np.nan, ml_dtypes.bfloat16)
+    larger[:, 2:32, 4:41] = values.transpose(0, 2, 3, 1)
+    image = nt.from_numpy(larger).realize()[:, 2:32, 4:41].permute(0, 3, 1, 2)
+    result = nt.conv2d(image, nt.from_numpy(weight), **case.attributes())
+    task = conv_of(result)
+    (found,) = kernel_tasks.simulate(task, conv.claim(task, where), where, [larger, weight])
+    assert nmse(found.transpose(0, 3, 1, 2), case.expected()) <= CLOSE
+
+
+@arrays
+def test_numbers_that_are_not_finite(where: Target) -> None:
+    case = Case(1, 8, (12, 9), 16, (3, 3), padding=(1, 1))
+    image, weight = case.operands()
+    image[0, 5, 4, 3] = np.inf
+    task = conv_of(nt.conv2d(nt.from_numpy(image), nt.from_numpy(weight), padding=1))
+    (result,) = kernel_tasks.simulate(task, conv.claim(task, where), where, [image, weight])
+    finite = np.isfinite(result.astype(np.float32)).all((0, 3))
+    assert not finite[3:6, 2:5].any()
+    assert finite.sum() == 12 * 9 - 9
+
+
+@arrays
+def test_bias_scale_and_activation(where: Target) -> None:
+    case = Case(2, 16, (9, 10), 36, (3, 3), padding=(1, 1), bias=True)
+    image, weight, bias = case.operands()
+    gain = np.linspace(0.5, 2.0, 36).astype(np.float32)
+    tensors = [nt.from_numpy(each) for each in (image, weight, bias)]
+    factors = nt.from_numpy(gain).reshape(36, 1, 1)
+    task = conv_of((nt.conv2d(*tensors, padding=1).float() * factors * 0.25).relu())
+    buffers = [image, weight, bias.astype(np.float32), gain, 0.25]
+    (result,) = kernel_tasks.simulate(task, conv.claim(task, where), where, buffers)
+    expected = np.maximum(case.expected() * gain[:, None, None] * 0.25, 0)
+    assert nmse(result.transpose(0, 3, 1, 2), expected) <= CLOSE
+
+
+def test_float32_needs_a_policy() -> None:
+    case = Case(1, 8, (9, 10), 16, (3, 3), padding=(1, 1))
+    for exact in WHOLE:
+        task, _ = task_of(case, nt.float32)
+        assert isinstance(conv.claim(task, exact), Refusal)
+        rounded = exact._replace(float32="bfloat16")
+        offer = conv.claim(task, rounded)
+        assert isinstance(offer, Offer)
+        assert as_read(offer.operands[1], np.array([1 + 2**-9], np.float32)) == 1.0
+        assert error(case, rounded, dtype=nt.float32) <= 1e-12
+        assert error(case, exact._replace(float32="emulate"), dtype=nt.float32) <= 1e-12
+
+
+def test_block_floats() -> None:
+    where = WHOLE[1]._replace(bfloat16="bfp16")
+    case = CASES["3x3, several boxes and images"]
+    assert CLOSE < error(case, where) <= 5e-4
+    task, _ = task_of(CASES["3 channels, 7x7"])
+    assert conv.claim(task, where) == Refusal("conv_2d: a kernel of 7 x 7 does not fit a core")
+
+
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_every_offer_builds_and_runs(data: st.DataObject) -> None:
+    def pair(strategy: st.SearchStrategy[int]) -> Pair:
+        return data.draw(st.tuples(strategy, strategy))
+
+    kernel = pair(st.sampled_from([1, 3, 5]))
+    case = Case(
+        data.draw(st.integers(1, 3)),
+        data.draw(st.integers(8, 70)),
+        pair(st.integers(5, 40)),
+        data.draw(st.integers(1, 140)),
+        kernel,
+        pair(st.integers(1, 2)),
+        pair(st.integers(0, 2)),
+        bias=data.draw(st.booleans()),
+    )
+    assert error(case, data.draw(st.sampled_from(TARGETS)), in_place=data.draw(st.booleans())) <= ROUNDED
+
+
+@arrays
+def test_shapes_share_configurations(where: Target) -> None:
+    """Extents, channels and padding are not part of the binary: 5 tiles, on 1, 2, 4 or 8 columns."""
+    generator = np.random.default_rng(0)
+    designs = []
+    for _ in range(40):
+        batch, channels, height, width, outputs, padding = generator.integers(
+            [1, 1, 4, 4, 16, 0], [4, 4, 80, 80, 200, 2]
+        )
+        image = nt.zeros(batch, channels * 64, height, width, dtype=nt.bfloat16)
+        weight = nt.zeros(outputs, channels * 64, 3, 3, dtype=nt.bfloat16)
+        task = conv_of(nt.conv2d(image, weight, padding=int(padding)))
+        designs.append(accepted(conv.claim(task, where)))
+    assert len({id(design.configuration) for design in designs}) <= 5 * where.columns.bit_length()
+
+
+@pytest.mark.parametrize(
+    ("channels", "kernel", "groups", "reason"),
+    [
+        (16, (3, 3), 2, "conv_2d: 2 groups of channels"),
+        (16, (13, 13), 1, "conv_2d: a kernel of 13 x 13 does not fit a core"),
+    ],
+)
+def test_refusals(channels: int, kernel: Pair, groups: int, reason: str) -> None:
+    image = nt.zeros(1, channels, 20, 20, dtype=nt.bfloat16).realize()
+    weight = nt.zeros(16, channels // groups, *kernel, dtype=nt.bfloat16).realize()
+    task = conv_of(nt.conv2d(image, weight, groups=groups))
+    assert conv.claim(task, WHOLE[0]) == Refusal(reason)
+
+
+@pytest.mark.parametrize("device", ["sim:npu1", "sim:npu2"])
+def test_two_layers_on_a_device(device: str) -> None:
+    """The second layer reads the result of the first one in place."""
+    first, second = Case(2, 3, (24, 25), 16, (3, 3), padding=(1, 1), bias=True), Case(2, 16, (24, 25), 32, (3, 3))
+    image, weight, bias = (nt.from_numpy(each) for each in first.operands())
+    further = second.operands()[1]
+    with nt.default_device(device):
+        pending = nt.conv2d(nt.conv2d(image, weight, bias, padding=1).relu(), nt.from_numpy(further), stride=2)
+        assert [row.device for row in nt.explain(pending) if row.kernel == "conv"] == [device, device]
+        result = pending.numpy()
+    hidden = torch.relu(torch.from_numpy(first.expected()))
+    expected = torch.nn.functional.conv2d(hidden, torch.from_numpy(further.astype(np.float64)), stride=2)
+    assert nmse(result, np.asarray(expected)) <= 2 * CLOSE
