@@ -16,6 +16,9 @@ from npu_tensor.dataflow.columns import Step, core_tiles, cores_per_column, gath
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.errors import ShapeError
+from npu_tensor.kernels.gemm import folded, tiled
+from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads
+from npu_tensor.kernels.gemm.tiling import SUMS, GemmProblem, OwnProduct, ranked
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import joined
@@ -29,9 +32,9 @@ MOST_ELEMENTS: Final = 1 << 20
 
 
 class ObjectSizes(NamedTuple):
-    """Elements of an operand's and of the result's object in memory, and of those that are data, not padding."""
+    """Elements of the operands' and of the result's object in memory, and of those that are data, not padding."""
 
-    operand: int
+    operands: tuple[int, ...]
     result: int
     data: int
 
@@ -73,11 +76,15 @@ class Pattern(NamedTuple):
         result_shape: Function from the operands' shapes to the result's. Raises ShapeError.
         claim: Function from the core function, a task and a target to an offer.
         pointers: Pointers that the core function takes for each operand.
+        trials: Shapes that `CustomKernel.test` tries; nothing for shapes around that of a tile.
+        operand_shapes: Function from the shape of a trial to those of the operands; None if all are equal.
     """
 
     result_shape: Callable[[list[Shape]], Shape]
     claim: Callable[[CoreFunction, Task, Target], Offer | Refusal]
     pointers: int = 1
+    trials: tuple[Shape, ...] = ((1, 1), (3, 17), (5, 64), (70, 1000))
+    operand_shapes: Callable[[Shape], list[Shape]] | None = None
 
 
 class CorePlan(NamedTuple):
@@ -119,7 +126,7 @@ def _without_last(shapes: list[Shape]) -> Shape:
 
 
 def _claim_map(function: CoreFunction, task: Task, target: Target) -> Offer | Refusal:
-    sizes = ObjectSizes(function.tile, function.tile, function.tile)
+    sizes = ObjectSizes((function.tile,) * len(function.operands), function.tile, function.tile)
     return _offer(function, task, target, -(-math.prod(task.shape) // function.tile), sizes)
 
 
@@ -128,7 +135,8 @@ def _claim_rows(function: CoreFunction, task: Task, target: Target, reduces: boo
     assert layout is not None
     width, rows = layout.shape[-1], math.prod(layout.shape[:-1])
     padded = _padded(function, width, reduces)
-    return _offer(function, task, target, rows, ObjectSizes(padded, 1 if reduces else padded, width))
+    sizes = ObjectSizes((padded,) * len(function.operands), 1 if reduces else padded, width)
+    return _offer(function, task, target, rows, sizes)
 
 
 def _padded(function: CoreFunction, width: int, reduces: bool) -> int:
@@ -152,7 +160,7 @@ def _offer(function: CoreFunction, task: Task, target: Target, objects: int, siz
     for number, (layout, dtype) in enumerate(zip([*layouts, output], dtypes, strict=True)):
         assert layout is not None
         is_result = number == len(layouts)
-        size = sizes.result if is_result else sizes.operand
+        size = sizes.result if is_result else sizes.operands[number]
         operand = _operand(0 if is_result else number, is_result, layout, dtype, plan, size)
         if operand is None:
             return Refusal(f"{function.name}: the rows are not evenly spaced in memory")
@@ -181,7 +189,7 @@ def design(function: CoreFunction, array: Array, plan: CorePlan, cycles: int) ->
     """Build the design of a plan. Its host buffers are the operands and the result."""
     sizes = plan.sizes
     builder = Builder(function.name, array.arch, plan.columns)
-    types = [ObjectType(dtype, (sizes.operand,)) for _, dtype in function.operands]
+    types = [ObjectType(dtype, (size,)) for (_, dtype), size in zip(function.operands, sizes.operands, strict=True)]
     types.append(ObjectType(function.result, (sizes.result,)))
     names = [*(f"in{place}_{name}" for place, (name, _) in enumerate(function.operands)), "result"]
     buffers = [
@@ -205,7 +213,7 @@ def design(function: CoreFunction, array: Array, plan: CorePlan, cycles: int) ->
         for number, tile in enumerate(tiles):
             builder.worker(tile, body, [stream.cores[number] for stream in of_column])
         streams.append(of_column)
-    most = max(MOST_ELEMENTS // (plan.cores * sizes.operand), 1)
+    most = max(MOST_ELEMENTS // (plan.cores * max(sizes.operands)), 1)
 
     def part(start: int) -> Iterator[Step]:
         rounds = min(most, plan.rounds - start)
@@ -241,7 +249,7 @@ def _claim_neighbours(function: CoreFunction, task: Task, target: Target) -> Off
         return Refusal(f"{function.name}: {math.prod(layout.shape[:-2])} images, and the pattern takes one")
     (rows, width), output = layout.shape[-2:], task.outputs[0].layout
     padded = _padded(function, width, False)
-    sizes = ObjectSizes(padded, padded, width)
+    sizes = ObjectSizes((padded,), padded, width)
     cycles = function.cycles(function, target.array.arch, sizes)
     if isinstance(cycles, str):
         return Refusal(cycles)
@@ -257,7 +265,7 @@ def _claim_neighbours(function: CoreFunction, task: Task, target: Target) -> Off
 
 def band_design(function: CoreFunction, array: Array, plan: BandPlan, cycles: int) -> Design:
     """Build the design of a plan. Beyond the first and the last row, these are repeated."""
-    size, count = plan.sizes.operand, len(plan.bands) - 1
+    size, count = plan.sizes.result, len(plan.bands) - 1
     builder = Builder(function.name, array.arch, -(-count // BANDS))
     operand, result = ObjectType(function.operands[0][1], (size,)), ObjectType(function.result, (size,))
     image = builder.host_buffer("image", operand.dtype, plan.rows * size)
@@ -300,9 +308,66 @@ def _image(shapes: list[Shape]) -> Shape:
     return shapes[0]
 
 
+# --- matrix products
+
+_STORE: Final = {
+    "float32": Epilogue((), (), "nt::load<float, 16>(sums + j)"),
+    "int32": Epilogue((), (), "nt::load<int32, 16>(sums + j)"),
+}
+_TILE: Final = "namespace tile {{ constexpr unsigned m = {}, k = {}, n = {}, r = {}, s = {}, t = {}; }}\n"
+"""Extents of a call's product, and of the blocks in which its operands lie, for the core function."""
+
+
+def _claim_gemm(function: CoreFunction, task: Task, target: Target) -> Offer | Refusal:
+    (_, left), (_, right) = function.operands
+    word = SUMS.get(left)
+    if left != right or word is None or word != function.result:
+        return Refusal(
+            f"{function.name}: no sums of products of {left} and {right} in {function.result}; equal operands of "
+            "bfloat16 or float32 take float, int8 and int16 take int32"
+        )
+    operands = folded(task)
+    m, k, n = *operands.a.shape[-2:], operands.b.shape[-1]
+    columns = min(target.columns, function.columns)
+    batch = math.prod(operands.batch)
+    problem = GemmProblem(target.array.arch, columns, left, word, m, n, k, batch, transposed=False)
+    tilings = ranked(problem) if k else []
+    if not tilings:
+        return Refusal(f"{function.name}: no tiles for a product of {m} x {k} x {n}")
+    tiling, blocks = tilings[0], problem.blocks
+    rows = blocks.rows * blocks.r
+    text = _TILE.format(rows, tiling.k, tiling.n, *blocks[:3]) + function.source.text
+    sizes = ObjectSizes((rows * tiling.k, tiling.k * tiling.n), rows * tiling.n, rows * tiling.n)
+    cycles = function.cycles(function._replace(source=Source(function.name, text)), target.array.arch, sizes)
+    if isinstance(cycles, str):
+        return Refusal(cycles)
+    problem = problem._replace(product=OwnProduct(function.name, text, cycles))
+    offer = tiled(task, problem, operands, _STORE[word], Reads((), (), ()), tiling)
+    return offer if isinstance(offer, Refusal) else offer._replace(family="custom")
+
+
+def _product(shapes: list[Shape]) -> Shape:
+    a, b = shapes if len(shapes) == 2 else ((), ())
+    if min(len(a), len(b)) < 2 or a[:-2] != b[:-2] or a[-1] != b[-2]:
+        raise ShapeError(
+            f"takes matrices (..., M, K) and (..., K, N), not {', '.join(str([*each]) for each in shapes)}"
+        )
+    return (*a[:-1], b[-1])
+
+
+def _factors(shape: Shape) -> list[Shape]:
+    if len(shape) < 3:
+        raise ShapeError(f"a product is given as (..., M, K, N), not {list(shape)}")
+    *batch, m, k, n = shape
+    return [(*batch, m, k), (*batch, k, n)]
+
+
 PATTERNS: Final[Mapping[str, Pattern]] = {
-    "map": Pattern(_equal, _claim_map),
+    "map": Pattern(_equal, _claim_map, trials=()),
     "rows": Pattern(_rows, _claim_rows),
     "reduce": Pattern(_without_last, partial(_claim_rows, reduces=True)),
     "neighbours": Pattern(_image, _claim_neighbours, pointers=3),
+    "gemm": Pattern(
+        _product, _claim_gemm, trials=((1, 1, 1), (3, 17, 5), (2, 8, 9, 4), (70, 300, 90)), operand_shapes=_factors
+    ),
 }

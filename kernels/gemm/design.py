@@ -73,8 +73,12 @@ def source(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> Source:
     scalars = ", const int32 *__restrict words" if epilogue.scalars else ""
     lines = "\n".join(f"    {line}" for line in epilogue.hoisted)
     body = "\n".join(f"                {line}" for line in epilogue.body)
+    own, multiply, include = problem.product, "nt::multiply<Tile>(a, b, sums, cursor);", ""
+    if own:
+        multiply = f"{own.name}(a, b, sums + nt::advance(cursor, Tile::slice, Tile::M * Tile::N));"
+        include = f'{own.text}\n#line 1 "nt_gemm"\n'
     shape = f"{r}, {s}, {t}, {rows}, {columns}, {tiling.m}, {tiling.k}, {tiling.n}"
-    text = f"""{BLOCK_FLOATS if problem.operand == "bfp16" else ""}#include <aie_api/aie.hpp>
+    text = f"""{BLOCK_FLOATS if problem.operand == "bfp16" else ""}{include}#include <aie_api/aie.hpp>
 
 #include "nt/gemm.hpp"
 #include "nt/vector_math.hpp"
@@ -85,7 +89,7 @@ extern "C" void nt_gemm_clear({total} *__restrict sums) {{ nt::clear_sums<Tile>(
 
 extern "C" void nt_gemm_multiply(const {operand} *__restrict a, const {operand} *__restrict b, {total} *__restrict sums,
                                  int32 *__restrict cursor) {{
-    nt::multiply<Tile>(a, b, sums, cursor);
+    {multiply}
 }}
 
 extern "C" void nt_gemm_store({total} *__restrict sums, int32 *__restrict cursor{held}{scalars},
@@ -240,7 +244,7 @@ class _ConfigurationBuilder:
             "clear": ([sums], clear_cycles(problem, tiling.m, tiling.n), SMALL_BYTES),
             "multiply": (
                 [self.a_type, self.b_type, sums, cursor],
-                multiply_cycles(problem, tiling.n, tiling.k),
+                problem.product.cycles if problem.product else multiply_cycles(problem, tiling.n, tiling.k),
                 MULTIPLY_BYTES,
             ),
             "store": (

@@ -90,13 +90,14 @@ def counted(function: CoreFunction, arch: Arch, sizes: ObjectSizes) -> Counted |
 def cycles(function: CoreFunction, arch: Arch, sizes: ObjectSizes) -> int | str:
     """Return the predicted cycles of a call, or why it fails; without a C++ compiler, those of scalar code."""
     if host_compiler.reason() is not None:
-        return (len(function.operands) * sizes.operand + sizes.result) * SCALAR_STEP
+        return (sum(sizes.operands) + sizes.result) * SCALAR_STEP
     answer = counted(function, arch, sizes)
     return answer if isinstance(answer, str) else answer.cycles
 
 
 def _count(function: CoreFunction, arch: Arch, sizes: ObjectSizes) -> tuple[int, ...]:
-    types = [ObjectType(dtype, (sizes.operand,)) for _, dtype in function.operands for _ in range(function.pointers)]
+    operands = zip(function.operands, sizes.operands, strict=True)
+    types = [ObjectType(dtype, (size,)) for (_, dtype), size in operands for _ in range(function.pointers)]
     types.append(ObjectType(function.result, (sizes.result,)))
     names = [*(f"a{number}" for number in range(len(types))), *(f"n{number}" for number in range(function.numbers))]
     kinds = [f"{_element(type_)} *" for type_ in types] + ["int32 "] * function.numbers
@@ -109,8 +110,8 @@ def _count(function: CoreFunction, arch: Arch, sizes: ObjectSizes) -> tuple[int,
     declared = KernelFunction("nt_count", (*types, *["int32"] * function.numbers, counts), source)
     entry = host_compiler.compile_source(source, arch, [declared]).entry(declared)
     buffers = [DeviceBuffer(each.nbytes) for each in (*types, counts)]
-    *operands, result = (buffer.address for buffer in buffers)
-    message = entry(*operands, *[sizes.data] * function.numbers, result)
+    *pointers, result = (buffer.address for buffer in buffers)
+    message = entry(*pointers, *[sizes.data] * function.numbers, result)
     if message is not None:
         raise LaunchError(f"{function.name}: {message.decode()}")
     load_a, load_b, load, store, vector, move, chain = map(int, buffers[-1].bytes.view("int32")[: _SLOTS + 1])

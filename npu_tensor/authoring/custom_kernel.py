@@ -28,7 +28,7 @@ import numpy as np
 
 from npu_tensor.authoring.apart import Failure, run_apart
 from npu_tensor.authoring.counting import Counted, counted, cycles
-from npu_tensor.dataflow.array import STREAM_BYTES_PER_CYCLE
+from npu_tensor.dataflow.array import STREAM_BYTES_PER_CYCLE, Arch
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import Design, Source
@@ -37,7 +37,7 @@ from npu_tensor.errors import ArgumentError, BuildError, DTypeError, ShapeError
 from npu_tensor.functions.creation import zeros
 from npu_tensor.ggml_hsa.ahead_of_time import Compilation, compile
 from npu_tensor.ggml_hsa.single_task import capture_task
-from npu_tensor.kernels.dataflow_patterns import PATTERNS, CoreFunction, Pattern, Shape
+from npu_tensor.kernels.dataflow_patterns import PATTERNS, CoreFunction, ObjectSizes, Pattern, Shape
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Op, Operand, Resolution
 from npu_tensor.ops.rules import require_tensor
@@ -203,7 +203,7 @@ class CustomKernel:
         """Return what the array, or the C++ compiler of this machine, would refuse; nothing if all is well.
 
         Args:
-            shapes: Shapes of the operands; one shape stands for all.
+            shapes: Shapes of the operands; one shape stands for all, with pattern "gemm" (..., M, K, N).
             target: Array, as in URIs of simulated devices: "npu1", "npu2?cols=4".
         """
         offer = self._planned(shapes, target)
@@ -231,7 +231,7 @@ class CustomKernel:
             ArgumentError: A shape has no elements, which no NPU computes.
             ShapeError: The NumPy function returns another shape than the pattern.
         """
-        tried = [tuple(shape) for shape in shapes] or [*self._shapes()]
+        tried = [tuple(shape) for shape in shapes] or self._shapes()
         if any(0 in shape for shape in tried):
             raise ArgumentError(f"{self.name}.test: the NumPy function alone computes tensors without elements")
         cases = [(target, shape, self._random(shape)) for target in targets for shape in tried]
@@ -254,15 +254,19 @@ class CustomKernel:
 
         Raises:
             BuildError: The kernel is refused, or there is no C++ compiler.
-            ArgumentError: The pattern is one of your own.
+            ArgumentError: The pattern is one of your own and does not predict cycles.
         """
-        if self._pattern not in PATTERNS.values():
-            raise ArgumentError(
-                "cost counts objects of the package's patterns; predict(count(design)) reads any design"
-            )
-        offer = self._offer(shapes, target)
-        assert isinstance(offer.design, partial)
-        design, sizes = offer.design(), offer.design.args[2].sizes
+        calls: list[tuple[CoreFunction, Arch, ObjectSizes]] = []
+        cycles = self.function.cycles
+
+        def noted(function: CoreFunction, arch: Arch, sizes: ObjectSizes) -> int | str:
+            calls.append((function._replace(cycles=cycles), arch, sizes))
+            return cycles(*calls[-1])
+
+        noting = CustomKernel(self.contract, self.function._replace(cycles=noted), self._pattern, self.tolerance)
+        design = noting._offer(shapes, target).design()
+        if not calls:
+            raise ArgumentError(f"{self.name}.cost: the pattern does not call `function.cycles`")
         counters = count(design)
         prediction = predict(counters, design.array)
         clock = design.array.clock_hz
@@ -271,10 +275,10 @@ class CustomKernel:
             "stream": max(counters.stream_bytes.values()) / STREAM_BYTES_PER_CYCLE / clock,
             "memory": counters.ddr_bytes / design.array.ddr_bytes_per_second,
         }
-        counts = counted(self.function, design.array.arch, sizes)
+        counts = counted(*calls[0])
         if isinstance(counts, str):
             raise BuildError(counts)
-        return KernelCost(counts, sizes.data, prediction.seconds - prediction.overhead, prediction.limit, bounds)
+        return KernelCost(counts, calls[0][2].data, prediction.seconds - prediction.overhead, prediction.limit, bounds)
 
     def timeline(self, *shapes: Sequence[int], target: str = "npu2") -> timeline.Timeline:
         """Return the simulated activity of every tile over a run, on zeros; in a notebook it shows as a drawing."""
@@ -315,12 +319,14 @@ class CustomKernel:
 
     def _with_dtypes(self, shapes: Sequence[Sequence[int]]) -> Iterator[tuple[Sequence[int], tuple[str, str]]]:
         operands = self.function.operands
-        if len(shapes) not in (1, len(operands)):
+        if len(shapes) == 1:
+            shapes = self._operand_shapes(tuple(shapes[0]))
+        if len(shapes) != len(operands):
             raise ArgumentError(f"{self.name} has {len(operands)} operands; give one shape, or one for each")
-        yield from zip([*shapes] * (len(operands) if len(shapes) == 1 else 1), operands, strict=True)
+        yield from zip(shapes, operands, strict=True)
 
     def _planned(self, shapes: Sequence[Sequence[int]], target: str) -> Offer | Refusal:
-        shapes = shapes or ((1000,) if self._pattern is PATTERNS["map"] else (10, 100),)
+        shapes = shapes or self._shapes()[-1:]
         descs = [TensorDesc.of(tuple(shape), as_dtype(dtype)) for shape, (_, dtype) in self._with_dtypes(shapes)]
         return capture_task(self, descs, simulated_target(parse_uri(f"sim:{target.removeprefix('sim:')}")))[1]
 
@@ -338,30 +344,27 @@ class CustomKernel:
         if problems:
             return partial(_refuse, "; ".join(problems))
         offer = self._offer((shape,), target)
-        result_shape = self._pattern.result_shape([shape] * len(operands))
+        result_shape = self._pattern.result_shape([operand.shape for operand in operands])
         return partial(_simulated, offer.design(), offer.operands, operands, result_shape)
 
-    def _shapes(self) -> Iterator[Shape]:
-        if self._pattern is PATTERNS["map"]:
-            yield from (
-                (1,),
-                (max(self.function.tile - 1, 1),),
-                (3, self.function.tile),
-                (70 * self.function.tile + 5,),
-            )
-        else:
-            yield from ((1, 1), (3, 17), (5, 64), (70, 1000))
+    def _shapes(self) -> list[Shape]:
+        tile = self.function.tile
+        return [*(self._pattern.trials or ((1,), (max(tile - 1, 1),), (3, tile), (70 * tile + 5,)))]
+
+    def _operand_shapes(self, shape: Shape) -> list[Shape]:
+        of_trial = self._pattern.operand_shapes
+        return [shape] * len(self.function.operands) if of_trial is None else of_trial(shape)
 
     def _random(self, shape: Shape) -> list[Array]:
         random = np.random.default_rng(0)
         operands = []
-        for _, dtype in self.function.operands:
+        for of_operand, (_, dtype) in self._with_dtypes([shape]):
             kind = as_dtype(dtype)
             if kind.is_floating_point:
-                values: Array = random.standard_normal(shape, np.float32)
+                values: Array = random.standard_normal(of_operand, np.float32)
             else:
                 limits = np.iinfo(kind.numpy)
-                values = random.integers(limits.min, limits.max, shape, endpoint=True)
+                values = random.integers(limits.min, limits.max, of_operand, endpoint=True)
             operands.append(values.astype(kind.numpy))
         return operands
 
@@ -460,8 +463,10 @@ def npu_kernel(
         pattern: "map": equal shapes, of which each object has `tile` elements in a line. "rows": an object is a row
             (the last dimension), padded with zeros to a multiple of 64 bytes. "reduce": the same with one element of
             result per row. "neighbours": one image, of which an object is a row; the function takes three const
-            pointers, to the row above, the row and the row below; the outermost rows are repeated. Or a `Pattern` of
-            your own: the shape of the result, and an offer with a design.
+            pointers, to the row above, the row and the row below; the outermost rows are repeated. "gemm": the product of
+            two matrices; the function adds the product of a tile of each to a tile of sums, in blocks whose extents
+            are constants of namespace `tile`. Or a `Pattern` of your own: the shape of the result, and an offer with a
+            design.
         tolerance: Largest difference from the NumPy function that `test` accepts, relative to 1 + its magnitude; by
             default 0.01 for floats and 0 for integers.
         tile: Elements of an object for "map".

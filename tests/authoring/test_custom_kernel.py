@@ -11,6 +11,7 @@ import pytest
 
 import npu_tensor as nt
 from npu_tensor.authoring.custom_kernel import CustomKernel
+from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.kernels.dataflow_patterns import PATTERNS, CoreFunction, Pattern
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.runtime.sim import host_compiler
@@ -131,13 +132,49 @@ void k(const float *above, const float *row, const float *below, float *out, int
 )
 
 
+KERNELS["gemm"] = (
+    """
+void k(const bfloat16 *__restrict a, const bfloat16 *__restrict b, float *__restrict c) {
+    using Block = aie::mmul<tile::r, tile::s, tile::t, bfloat16, bfloat16>;
+    constexpr unsigned down = tile::m / tile::r, across = tile::n / tile::t;
+    for (unsigned i = 0; i < down; ++i)
+        for (unsigned j = 0; j < across; ++j) {
+            float *sums = c + (i * across + j) * Block::size_C;
+            Block block(aie::load_v<Block::size_C>(sums));
+            for (unsigned l = 0; l < tile::k / tile::s; ++l)
+                block.mac(aie::load_v<Block::size_A>(a + (l * down + i) * Block::size_A),
+                          aie::load_v<Block::size_B>(b + (l * across + j) * Block::size_B));
+            aie::store_v(sums, block.to_vector<float>());
+        }
+}
+""",
+    lambda a, b: a @ b,
+    {"pattern": "gemm", "tolerance": 1e-4},
+)
+KERNELS["gemm of int8"] = (
+    """
+void k(const int8 *a, const int8 *b, int32 *c) {
+    constexpr unsigned m = tile::m, n = tile::n, r = tile::r, s = tile::s, t = tile::t;
+    for (unsigned i = 0; i < m; ++i)
+        for (unsigned j = 0; j < n; ++j) {
+            int32 &sum = c[(i / r * n + j / t * t) * r + i % r * t + j % t];
+            for (unsigned l = 0; l < tile::k; ++l)
+                sum += a[l / s * s * m + i * s + l % s] * b[(l / s * n + j / t * t) * s + l % s * t + j % t];
+        }
+}
+""",
+    lambda a, b: a.astype(np.int32) @ b.astype(np.int32),
+    {"pattern": "gemm", "tolerance": 0},
+)
+
+
 def blurred(padded: Array) -> Array:
     """The mean of a pixel and its four neighbours, in which the pixel counts four times."""
     inside = padded[1:-1, 1:-1]
     return (padded[:-2, 1:-1] + padded[2:, 1:-1] + padded[1:-1, :-2] + padded[1:-1, 2:] + 4 * inside) / 8
 
 
-FAST = ("blur", "scale", "dot", "layer_norm")
+FAST = ("blur", "scale", "dot", "layer_norm", "gemm")
 
 
 @pytest.mark.parametrize(
@@ -166,7 +203,7 @@ def test_a_kernel_is_an_op() -> None:
         np.testing.assert_array_equal(nt.jit(kernel)(x).numpy(), 3 * x.numpy())
 
 
-@pytest.mark.parametrize("name", ["scale", "dot", "layer_norm", "blur"])
+@pytest.mark.parametrize("name", ["scale", "dot", "layer_norm", "blur", "gemm"])
 def test_each_pattern_computes_in_a_graph(name: str) -> None:
     source, contract, options = KERNELS[name]
     kernel = made(source, contract, **options)
@@ -175,6 +212,8 @@ def test_each_pattern_computes_in_a_graph(name: str) -> None:
     for strided in (False, True):
         operands = [nt.from_numpy(values.copy()).to(dtype).realize() for dtype in dtypes]
         operands = [each[1:41].T if strided else each for each in operands]
+        if name == "gemm":
+            operands[1] = operands[1].T
         with nt.default_device("sim:npu2"):
             result = kernel(*operands)
             assert nt.explain(result)[-1].device == "sim:npu2"
@@ -260,8 +299,27 @@ def test_a_pattern_of_your_own() -> None:
 
     kernel = made(SCALE, scale, pattern=Pattern(lambda shapes: shapes[0], claim), tolerance=0)
     assert kernel.test((5, 40), targets=["npu1"])
-    with pytest.raises(nt.ArgumentError, match="patterns"):
-        kernel.cost((100,))
+    assert kernel.cost((100,)).elements == 64
+
+    def copies(function: CoreFunction, task: Task, target: Target) -> Offer | Refusal:
+        return PATTERNS["map"].claim(function._replace(cycles=lambda *_: 100), task, target)
+
+    with pytest.raises(nt.ArgumentError, match=r"does not call `function\.cycles`"):
+        made(SCALE, scale, pattern=Pattern(lambda shapes: shapes[0], copies)).cost((100,))
+
+
+def test_products_check_their_operands() -> None:
+    kernel = made(*KERNELS["gemm"][:2], pattern="gemm")
+    with pytest.raises(nt.ShapeError, match=r"takes matrices \(..., M, K\) and \(..., K, N\), not \[2, 3\], \[2, 3\]"):
+        kernel(nt.ones(2, 3).bfloat16(), nt.ones(2, 3).bfloat16())
+    rounded = made("void k(const int8 *a, const int8 *b, int8 *c) {}", lambda a, b: a @ b, pattern="gemm")
+    (problem,) = rounded.check((8, 8, 8))
+    assert "no sums of products of int8 and int8 in int8" in problem
+    for arch, target in (("aie2", "npu1"), ("aie2p", "npu2")):
+        cost = kernel.cost((64, 64, 64), target=target)
+        products = cost.elements * 64  # all of K in a call
+        assert cost.counted.scalar == 0
+        assert cost.counted.vector == pytest.approx(products / ARRAYS[arch].macs_per_cycle["bfloat16"], rel=0.05)
 
 
 HEAD = "void k(const int32 *a, int32 *out, int32 n) { "
