@@ -46,7 +46,8 @@ class CoreFunction(NamedTuple):
         name: Name of the function.
         source: Its C++.
         operands: Names and dtypes of the operands.
-        result: Dtype of the result.
+        result: Dtype of the results.
+        results: Number of results, which are planes of one tensor if there are several.
         pointers: Pointers per operand: 1, or 3 for a row and its neighbours.
         numbers: Number of int32 parameters at the end, each of which gets the elements of an object.
         tile: Elements of an object for `map`.
@@ -60,6 +61,7 @@ class CoreFunction(NamedTuple):
     source: Source
     operands: tuple[tuple[str, str], ...]
     result: str
+    results: int
     pointers: int
     numbers: int
     tile: int
@@ -73,9 +75,10 @@ class Pattern(NamedTuple):
     """A way to divide tensors among cores.
 
     Attributes:
-        result_shape: Function from the operands' shapes to the result's. Raises ShapeError.
+        result_shape: Function from the operands' shapes to that of a result. Raises ShapeError.
         claim: Function from the core function, a task and a target to an offer.
         pointers: Pointers that the core function takes for each operand.
+        results: Most results of the core function.
         trials: Shapes that `CustomKernel.test` tries; nothing for shapes around that of a tile.
         operand_shapes: Function from the shape of a trial to those of the operands; None if all are equal.
     """
@@ -83,6 +86,7 @@ class Pattern(NamedTuple):
     result_shape: Callable[[list[Shape]], Shape]
     claim: Callable[[CoreFunction, Task, Target], Offer | Refusal]
     pointers: int = 1
+    results: int = 1
     trials: tuple[Shape, ...] = ((1, 1), (3, 17), (5, 64), (70, 1000))
     operand_shapes: Callable[[Shape], list[Shape]] | None = None
 
@@ -127,7 +131,9 @@ def _without_last(shapes: list[Shape]) -> Shape:
 
 def _claim_map(function: CoreFunction, task: Task, target: Target) -> Offer | Refusal:
     sizes = ObjectSizes((function.tile,) * len(function.operands), function.tile, function.tile)
-    return _offer(function, task, target, -(-math.prod(task.shape) // function.tile), sizes)
+    layout = task.inputs[0].layout
+    assert layout is not None
+    return _offer(function, task, target, -(-math.prod(layout.shape) // function.tile), sizes)
 
 
 def _claim_rows(function: CoreFunction, task: Task, target: Target, reduces: bool = False) -> Offer | Refusal:
@@ -147,11 +153,13 @@ def _padded(function: CoreFunction, width: int, reduces: bool) -> int:
 
 
 def _offer(function: CoreFunction, task: Task, target: Target, objects: int, sizes: ObjectSizes) -> Offer | Refusal:
-    cores = min(cores_per_column(target.array, len(function.operands), 1), function.cores)
+    cores = min(cores_per_column(target.array, len(function.operands), function.results), function.cores)
     columns = min(target.columns, function.columns, -(-objects // cores))
     cores = min(cores, -(-objects // columns))
     plan = CorePlan(sizes, columns, cores, -(-objects // (columns * cores)))
-    output = task.outputs[0].layout
+    planes = output = task.outputs[0].layout
+    if function.results > 1:
+        output = Layout(output.shape[1:], output.strides[1:], output.offset)
     if sizes.result == 1:  # One element per row is a row of one element.
         output = Layout((*output.shape, 1), (*output.strides, 1), output.offset)
     layouts = [source.layout for source in task.inputs]
@@ -164,6 +172,10 @@ def _offer(function: CoreFunction, task: Task, target: Target, objects: int, siz
         operand = _operand(0 if is_result else number, is_result, layout, dtype, plan, size)
         if operand is None:
             return Refusal(f"{function.name}: the rows are not evenly spaced in memory")
+        if is_result and function.results > 1:
+            shape, strides, offset = operand.layout
+            stacked = Layout((function.results, *shape), (planes.strides[0], *strides), offset)
+            operand = operand._replace(layout=stacked, padded=(function.results, *operand.padded))
         operands.append(operand)
     cycles = function.cycles(function, target.array.arch, sizes)
     if isinstance(cycles, str):
@@ -186,16 +198,19 @@ def _operand(number: int, is_result: bool, layout: Layout, dtype: str, plan: Cor
 
 
 def design(function: CoreFunction, array: Array, plan: CorePlan, cycles: int) -> Design:
-    """Build the design of a plan. Its host buffers are the operands and the result."""
-    sizes = plan.sizes
+    """Build the design of a plan. Its host buffers are the operands and the planes of the results."""
+    sizes, results = plan.sizes, function.results
     builder = Builder(function.name, array.arch, plan.columns)
     types = [ObjectType(dtype, (size,)) for (_, dtype), size in zip(function.operands, sizes.operands, strict=True)]
-    types.append(ObjectType(function.result, (sizes.result,)))
-    names = [*(f"in{place}_{name}" for place, (name, _) in enumerate(function.operands)), "result"]
+    names = [f"in{place}_{name}" for place, (name, _) in enumerate(function.operands)]
     buffers = [
         builder.host_buffer(name, type_.dtype, plan.padded * type_.elements)
         for name, type_ in zip(names, types, strict=True)
     ]
+    buffers += [builder.host_buffer("result", function.result, results * plan.padded * sizes.result)] * results
+    types += [ObjectType(function.result, (sizes.result,))] * results
+    names += [f"result{number or ''}" for number in range(results)]
+    starts = [*[0] * len(function.operands), *(number * plan.padded * sizes.result for number in range(results))]
     call = builder.function(function.name, [*types, *["int32"] * function.numbers], function.source, cycles)
 
     def body(*ends: Any) -> None:
@@ -207,8 +222,8 @@ def design(function: CoreFunction, array: Array, plan: CorePlan, cycles: int) ->
     for column in range(plan.columns):
         tiles = core_tiles(column, plan.cores)
         of_column = [
-            (scatter if name != names[-1] else gather)(builder, name, type_, tiles, function.depth)
-            for name, type_ in zip(names, types, strict=True)
+            (scatter if place < len(function.operands) else gather)(builder, name, type_, tiles, function.depth)
+            for place, (name, type_) in enumerate(zip(names, types, strict=True))
         ]
         for number, tile in enumerate(tiles):
             builder.worker(tile, body, [stream.cores[number] for stream in of_column])
@@ -219,8 +234,8 @@ def design(function: CoreFunction, array: Array, plan: CorePlan, cycles: int) ->
         rounds = min(most, plan.rounds - start)
         for column, of_column in enumerate(streams):
             first = (column * plan.rounds + start) * plan.cores
-            for stream, buffer, type_ in zip(of_column, buffers, types, strict=True):
-                run = AccessPattern.linear(rounds * plan.cores * type_.elements, first * type_.elements)
+            for stream, buffer, type_, begin in zip(of_column, buffers, types, starts, strict=True):
+                run = AccessPattern.linear(rounds * plan.cores * type_.elements, begin + first * type_.elements)
                 yield Step(stream.host, buffer, run)
 
     pipeline(builder, map(part, range(0, plan.rounds, most)), 2)
@@ -363,9 +378,9 @@ def _factors(shape: Shape) -> list[Shape]:
 
 
 PATTERNS: Final[Mapping[str, Pattern]] = {
-    "map": Pattern(_equal, _claim_map, trials=()),
-    "rows": Pattern(_rows, _claim_rows),
-    "reduce": Pattern(_without_last, partial(_claim_rows, reduces=True)),
+    "map": Pattern(_equal, _claim_map, results=2, trials=()),
+    "rows": Pattern(_rows, _claim_rows, results=2),
+    "reduce": Pattern(_without_last, partial(_claim_rows, reduces=True), results=2),
     "neighbours": Pattern(_image, _claim_neighbours, pointers=3),
     "gemm": Pattern(
         _product, _claim_gemm, trials=((1, 1, 1), (3, 17, 5), (2, 8, 9, 4), (70, 300, 90)), operand_shapes=_factors

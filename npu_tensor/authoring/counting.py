@@ -98,7 +98,7 @@ def cycles(function: CoreFunction, arch: Arch, sizes: ObjectSizes) -> int | str:
 def _count(function: CoreFunction, arch: Arch, sizes: ObjectSizes) -> tuple[int, ...]:
     operands = zip(function.operands, sizes.operands, strict=True)
     types = [ObjectType(dtype, (size,)) for (_, dtype), size in operands for _ in range(function.pointers)]
-    types.append(ObjectType(function.result, (sizes.result,)))
+    types += [ObjectType(function.result, (sizes.result,))] * function.results
     names = [*(f"a{number}" for number in range(len(types))), *(f"n{number}" for number in range(function.numbers))]
     kinds = [f"{_element(type_)} *" for type_ in types] + ["int32 "] * function.numbers
     text = _COUNT.format(
@@ -119,7 +119,7 @@ def _count(function: CoreFunction, arch: Arch, sizes: ObjectSizes) -> tuple[int,
     loads = load_a + load_b + load
     by_vectors = loads * array.load_bytes, store * array.store_bytes
     if out.elements > 1:
-        scalar = max(out.nbytes - by_vectors[1], 0) // out.itemsize
+        scalar = max(function.results * out.nbytes - by_vectors[1], 0) // out.itemsize
     else:  # One element is written in any way; an operand is read, if not all of them.
         scalar = max(in_[0].nbytes - by_vectors[0], 0) // in_[0].itemsize
     return loads, store, vector, move, chain, scalar

@@ -70,11 +70,12 @@ _MATH: Final = "#include <nt/vector_math.hpp>\n"
 
 
 class Prototype(NamedTuple):
-    """Parameters of a C++ function: operands by name and dtype, dtype of the result, and number of integers."""
+    """Parameters of a C++ function: operands by name and dtype, dtype and number of results, number of integers."""
 
     text: str
     operands: tuple[tuple[str, str], ...]
     result: str
+    results: int
     numbers: int
 
 
@@ -95,12 +96,15 @@ def prototype_of(name: str, source: str) -> Prototype:
             numbers += 1
         else:
             raise ArgumentError(
-                f"npu_kernel: {name} takes `{parameter}`; it must take const pointers to its operands, a pointer to "
-                f"its result, and int32 numbers, in this order. Types are {', '.join(_CXX_DTYPES)}"
+                f"npu_kernel: {name} takes `{parameter}`; it must take const pointers to its operands, pointers to "
+                f"its results, and int32 numbers, in this order. Types are {', '.join(_CXX_DTYPES)}"
             )
-    if not operands or len(results) != 1:
-        raise ArgumentError(f"npu_kernel: {name} has {len(operands)} operands and {len(results)} results, not one")
-    return Prototype(" ".join(match[0].split()), tuple(operands), results[0][1], numbers)
+    if not operands or not results:
+        raise ArgumentError(f"npu_kernel: {name} has {len(operands)} operands and {len(results)} results; give both")
+    dtype, *others = dict.fromkeys(dtype for _, dtype in results)
+    if others:
+        raise ArgumentError(f"npu_kernel: {name} has results of {dtype} and {others[0]}; give all the same type")
+    return Prototype(" ".join(match[0].split()), tuple(operands), dtype, len(results), numbers)
 
 
 class Trial(NamedTuple):
@@ -189,15 +193,21 @@ class CustomKernel:
             signature=(names, ()),
         )  # fmt: skip
 
-    def __call__(self, *operands: Any) -> Tensor:
-        """Record the op. Raises ShapeError and DTypeError like other functions."""
+    def __call__(self, *operands: Any) -> Any:
+        """Record the op and return its result, or a tuple of several. Raises ShapeError and DTypeError."""
+        result = self._recorded(*operands)
+        return result if self.function.results == 1 else result.unbind(0)
+
+    def _recorded(self, *operands: Any) -> Tensor:
+        """Record the op and return one tensor, whose planes are the results if there are several."""
         if len(operands) != len(self.function.operands):
             raise TypeError(f"{self.name} takes {len(self.function.operands)} tensors, not {len(operands)}")
         return record(self._op, operands)
 
     def __repr__(self) -> str:
         operands = ", ".join(f"{name}: {dtype}" for name, dtype in self.function.operands)
-        return f"<npu_kernel {self.name}({operands}) -> {self.function.result}>"
+        results = ", ".join([self.function.result] * self.function.results)
+        return f"<npu_kernel {self.name}({operands}) -> {results}>"
 
     def check(self, *shapes: Sequence[int], target: str = "npu2") -> list[str]:
         """Return what the array, or the C++ compiler of this machine, would refuse; nothing if all is well.
@@ -296,7 +306,7 @@ class CustomKernel:
     def save(self, directory: str | os.PathLike[str], *shapes: Sequence[int], target: str | None = None) -> Compilation:
         """Build the kernel for some shapes into a kernel directory, see `nt.compile`."""
         operands = [zeros(*shape, dtype=dtype) for shape, (_, dtype) in self._with_dtypes(shapes)]
-        return compile(self, *operands, target=target, directory=directory)
+        return compile(self._recorded, *operands, target=target, directory=directory)
 
     # --- the op
 
@@ -305,9 +315,13 @@ class CustomKernel:
         for spec, (name, dtype) in zip(specs, self.function.operands, strict=True):
             if spec.dtype.name != dtype:
                 raise DTypeError(f"takes {dtype} as {name}, not {spec.dtype.name}")
-        shape = self._pattern.result_shape([spec.shape for spec in specs])
+        shape = self._result_shape([spec.shape for spec in specs])
         registers = tuple("float32" if spec.dtype.name == "bfloat16" else None for spec in specs)
         return Resolution(Spec.of(shape, as_dtype(self.function.result)), registers, {})
+
+    def _result_shape(self, shapes: list[Shape]) -> Shape:
+        shape, results = self._pattern.result_shape(shapes), self.function.results
+        return shape if results == 1 else (results, *shape)
 
     def _claim(self, task: Task, target: Target) -> Offer | Refusal:
         offer = self._pattern.claim(self.function, task, target)
@@ -328,7 +342,7 @@ class CustomKernel:
     def _planned(self, shapes: Sequence[Sequence[int]], target: str) -> Offer | Refusal:
         shapes = shapes or self._shapes()[-1:]
         descs = [TensorDesc.of(tuple(shape), as_dtype(dtype)) for shape, (_, dtype) in self._with_dtypes(shapes)]
-        return capture_task(self, descs, simulated_target(parse_uri(f"sim:{target.removeprefix('sim:')}")))[1]
+        return capture_task(self._recorded, descs, simulated_target(parse_uri(f"sim:{target.removeprefix('sim:')}")))[1]
 
     def _offer(self, shapes: Sequence[Sequence[int]], target: str) -> Offer:
         offer = self._planned(shapes, target)
@@ -344,7 +358,7 @@ class CustomKernel:
         if problems:
             return partial(_refuse, "; ".join(problems))
         offer = self._offer((shape,), target)
-        result_shape = self._pattern.result_shape([operand.shape for operand in operands])
+        result_shape = self._result_shape([operand.shape for operand in operands])
         return partial(_simulated, offer.design(), offer.operands, operands, result_shape)
 
     def _shapes(self) -> list[Shape]:
@@ -372,7 +386,7 @@ class CustomKernel:
         # Copies: a contract that works in place must not change the operands.
         wide = [each.astype(np.float32 if each.dtype.name == "bfloat16" else each.dtype) for each in operands]
         result, dtype = np.asarray(self.contract(*wide)), as_dtype(self.function.result)
-        shape = self._pattern.result_shape([operand.shape for operand in operands])
+        shape = self._result_shape([operand.shape for operand in operands])
         if result.shape != shape:
             raise ShapeError(f"{self.name}: the NumPy function returns shape {list(result.shape)}, not {list(shape)}")
         if result.dtype.kind == "f" and not dtype.is_floating_point:
@@ -455,16 +469,19 @@ def npu_kernel(
     """Make an op of a NumPy function and of the C++ that computes it on a core of an NPU.
 
     NPU devices, simulated ones included, run the C++; all others call the NumPy function. The C++ function has the name
-    of the NumPy function. It takes const pointers to an object of each operand, a pointer to the result's object, and
-    optionally int32 numbers, which get the elements of an object. The NumPy function gets bfloat16 as float32.
+    of the NumPy function. It takes const pointers to an object of each operand, a pointer to the object of the result,
+    and optionally int32 numbers, which get the elements of an object. The NumPy function gets bfloat16 as float32.
+
+    With "map", "rows" and "reduce", the C++ function may take pointers to two results of one type. The NumPy function
+    and the op then return a tuple.
 
     Args:
         source: C++, which may use `aie_api/aie.hpp` and the functions of `nt/vector_math.hpp`.
         pattern: "map": equal shapes, of which each object has `tile` elements in a line. "rows": an object is a row
             (the last dimension), padded with zeros to a multiple of 64 bytes. "reduce": the same with one element of
             result per row. "neighbours": one image, of which an object is a row; the function takes three const
-            pointers, to the row above, the row and the row below; the outermost rows are repeated. "gemm": the product of
-            two matrices; the function adds the product of a tile of each to a tile of sums, in blocks whose extents
+            pointers, to the row above, the row and the row below; the outermost rows are repeated. "gemm": the product
+            of two matrices; the function adds the product of a tile of each to a tile of sums, in blocks whose extents
             are constants of namespace `tile`. Or a `Pattern` of your own: the shape of the result, and an offer with a
             design.
         tolerance: Largest difference from the NumPy function that `test` accepts, relative to 1 + its magnitude; by
@@ -474,7 +491,7 @@ def npu_kernel(
         columns: Most columns of the array that are used.
         cores: Most cores of a column that are used.
         gradient: Function from the gradient of the result and the operands to the gradients of the operands, all
-            tensors; without it there is none.
+            tensors; without it there is none. The gradients of two results are stacked.
 
     Returns:
         A decorator for the NumPy function; its result is a `CustomKernel`.
@@ -509,10 +526,14 @@ def npu_kernel(
                 f"npu_kernel: {name} takes ({', '.join(names)}) in Python and "
                 f"({', '.join(operand for operand, _ in prototype.operands)}) in C++"
             )
+        if prototype.results > chosen.results:
+            raise ArgumentError(
+                f"npu_kernel: {name} has {prototype.results} results; pattern {pattern!r} has {chosen.results} at most"
+            )
         text = f'{_HEADERS}{_MATH if "nt::" in source else ""}extern "C" {prototype.text};\n#line 1 "{name}"\n{source}'
         function = CoreFunction(
-            name, Source(name, text), operands, prototype.result, chosen.pointers, prototype.numbers, tile, depth,
-            columns, cores, cycles,
+            name, Source(name, text), operands, prototype.result, prototype.results, chosen.pointers,
+            prototype.numbers, tile, depth, columns, cores, cycles,
         )  # fmt: skip
         is_float = as_dtype(prototype.result).is_floating_point
         return CustomKernel(contract, function, chosen, 0.01 * is_float if tolerance is None else tolerance, gradient)

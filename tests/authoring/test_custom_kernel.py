@@ -174,6 +174,31 @@ def blurred(padded: Array) -> Array:
     return (padded[:-2, 1:-1] + padded[2:, 1:-1] + padded[1:-1, :-2] + padded[1:-1, 2:] + 4 * inside) / 8
 
 
+KERNELS["sum and difference"] = (
+    """
+void k(const int32 *__restrict a, const int32 *__restrict b, int32 *__restrict sum, int32 *__restrict difference,
+       int32 n) {
+    for (int i = 0; i < n; i += 16) {
+        const auto x = aie::load_v<16>(a + i), y = aie::load_v<16>(b + i);
+        aie::store_v(sum + i, aie::add(x, y));
+        aie::store_v(difference + i, aie::sub(x, y));
+    }
+}
+""",
+    lambda a, b: (a + b, a - b),
+    {"tolerance": 0},
+)
+KERNELS["most and place"] = (
+    """
+void k(const int32 *a, int32 *most, int32 *place, int32 n) {
+    *place = 0;
+    for (int i = 1; i < n; ++i) if (a[i] > a[*place]) *place = i;
+    *most = a[*place];
+}
+""",
+    lambda a: (a.max(-1), a.argmax(-1)),
+    {"pattern": "reduce", "tolerance": 0},
+)
 FAST = ("blur", "scale", "dot", "layer_norm", "gemm")
 
 
@@ -219,6 +244,26 @@ def test_each_pattern_computes_in_a_graph(name: str) -> None:
             assert nt.explain(result)[-1].device == "sim:npu2"
             computed = result.float().numpy()
         np.testing.assert_allclose(computed, kernel(*operands).float().numpy(), rtol=1e-2, atol=1e-2)
+
+
+def test_two_results_are_a_tuple() -> None:
+    kernel = made(*KERNELS["sum and difference"][:2])
+    assert repr(kernel) == "<npu_kernel k(a: int32, b: int32) -> int32, int32>"
+    x, y = nt.arange(3000).to(nt.int32).reshape(30, 100), nt.full((30, 100), 7, dtype="int32")
+    for device in ("cpu", "sim:npu1", "sim:npu2"):
+        with nt.default_device(device):
+            total, difference = kernel(x, y)
+            np.testing.assert_array_equal((total * difference).numpy(), x.numpy() ** 2 - 49)
+            most, place = made(*KERNELS["most and place"][:2], pattern="reduce")(-x)
+            np.testing.assert_array_equal((most + place).numpy(), np.arange(30) * -100)
+    scalar = "void k(const float *a, float *b, float *c, int32 n) { for (int i = 0; i < n; ++i) b[i] = c[i] = a[i]; }"
+    copies = made(scalar, lambda a: (a, a), gradient=lambda of, a: (of.sum(0),))
+    z = nt.ones(5, requires_grad=True)
+    one, two = copies(z)
+    (one + 2 * two).sum().backward()
+    assert z.grad.tolist() == [3] * 5
+    assert copies.cost((4096,)).counted.scalar == 2048
+    assert "result1" in copies.iron((4096,))
 
 
 def test_gradients() -> None:
@@ -358,6 +403,9 @@ def test_broken_kernels_say_what_is_wrong(name: str) -> None:
         ("void k(const double *a, double *out) {}", {}, "takes `const double"),
         ("void k(int32 *out, const int32 *a) {}", {}, "in this order"),
         ("void k(const int32 *a) {}", {}, "1 operands and 0 results"),
+        ("void k(const int32 *a, int32 *out, float *more) {}", {}, "results of int32 and float32"),
+        ("void k(const int32 *a, int32 *b, int32 *c, int32 *d) {}", {}, "3 results; pattern 'map' has 2 at most"),
+        (SCALE.replace("int32 n", "int32 *more"), {"pattern": "gemm"}, "2 results; pattern 'gemm' has 1 at most"),
         ("void k(const int32 *b, int32 *out) {}", {}, r"takes \(a\) in Python and \(b\) in C\+\+"),
         (SCALE, {"pattern": "spiral"}, "pattern must be one of map"),
         (SCALE, {"pattern": "neighbours"}, "takes 3 pointers"),
