@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import npu_tensor as nt
 from npu_tensor.authoring.custom_kernel import CustomKernel
 from npu_tensor.dataflow.array import ARRAYS
+from npu_tensor.dataflow.design import AccessPattern, Acquire, Design, FunctionCall, Release, Statement, Transfer
 from npu_tensor.kernels.dataflow_patterns import PATTERNS, CoreFunction, Pattern
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.runtime.sim import host_compiler
@@ -394,6 +396,90 @@ def test_broken_kernels_say_what_is_wrong(name: str) -> None:
     trials = kernel.test((5000,), targets=["npu2"], seconds=5 if name == "endless loop" else 60)
     assert not trials
     assert re.search(message, trials[0].problem), trials[0].problem
+
+
+def in_bodies(edit: Callable[[Statement], Iterable[Statement]]) -> Callable[[Design], Design]:
+    """Replace each statement of the workers."""
+    return lambda design: dataclasses.replace(
+        design,
+        workers=tuple(
+            dataclasses.replace(worker, body=tuple(new for old in worker.body for new in edit(old)))
+            for worker in design.workers
+        ),
+    )
+
+
+def in_transfers(edit: Callable[[Transfer], Transfer]) -> Callable[[Design], Design]:
+    return lambda design: dataclasses.replace(
+        design, sequence=tuple(edit(step) if isinstance(step, Transfer) else step for step in design.sequence)
+    )
+
+
+def halved(step: Transfer) -> Transfer:
+    pattern = AccessPattern.linear(step.pattern.elements // 2, step.pattern.offset)
+    return step._replace(pattern=pattern) if step.fifo.startswith("result") else step
+
+
+BROKEN_DESIGNS: dict[str, tuple[Callable[[Design], Design], str]] = {
+    "missing release": (
+        in_bodies(lambda old: [] if isinstance(old, Release) else [old]),
+        r"core \(0,2\) still holds 1 objects of fifo in0_a_0_2",
+    ),
+    "release of more than is held": (
+        in_bodies(lambda old: [old._replace(objects=2) if isinstance(old, Release) else old]),
+        r"core \(0,2\) releases 2 objects of fifo in0_a_0_2 while it holds 1",
+    ),
+    "deadlock: more objects than a stream holds": (
+        in_bodies(lambda old: [old._replace(objects=5) if isinstance(old, Acquire) else old]),
+        r"core \(0,2\) acquires 5 objects of fifo in0_a_0_2, whose depth is 2",
+    ),
+    "use after release": (
+        in_bodies(lambda old: [old, Release(old.fifo, 1)] if isinstance(old, Acquire) else [old]),
+        r"core \(0,2\) calls k with object 0 of an acquire of fifo in0_a_0_2, which it does not hold",
+    ),
+    "wrong number of arguments": (
+        in_bodies(lambda old: [old._replace(arguments=old.arguments[1:]) if isinstance(old, FunctionCall) else old]),
+        r"core \(0,2\): k takes 3 arguments, and gets 2",
+    ),
+    "deadlock: less is read than written": (in_transfers(halved), "the drains take 6144 bytes of fifo result_0"),
+    "transfer out of range": (
+        in_transfers(lambda step: step._replace(pattern=step.pattern.moved(4096))),
+        r"shim \(0,0\): the fill of fifo in0_a_0 .* reaches element 7167, and in0_a has 0 to 6143",
+    ),
+    "two writers": (
+        in_transfers(lambda step: step._replace(pattern=step.pattern._replace(offset=0))),
+        "drains of fifos result_0 and result_1 both write element 0",
+    ),
+    "no wait": (in_transfers(lambda step: step._replace(wait=False)), "the last drain of fifo result_0 .* not waited"),
+    "too much code": (
+        lambda design: dataclasses.replace(
+            design, functions=tuple(dataclasses.replace(each, program_bytes=20000) for each in design.functions)
+        ),
+        r"core \(0,2\) needs about 20832 bytes of program memory",
+    ),
+    "two workers": (
+        lambda design: dataclasses.replace(design, workers=(*design.workers, design.workers[0])),
+        r"core \(0,2\) has 2 workers",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_DESIGNS)
+def test_broken_designs_say_where_and_which_rule(name: str) -> None:
+    edit, message = BROKEN_DESIGNS[name]
+
+    def claim(function: CoreFunction, task: Task, target: Target) -> Offer | Refusal:
+        offer = PATTERNS["map"].claim(function, task, target)
+        assert isinstance(offer, Offer)
+        return offer._replace(design=lambda: edit(offer.design()))
+
+    kernel = made(SCALE, scale, pattern=Pattern(lambda shapes: shapes[0], claim))
+    (problem,) = kernel.check((5000,))
+    assert re.search(message, problem), problem
+    with nt.default_device("sim:npu2"):
+        y = kernel(nt.ones(5000, dtype="int32"))
+        assert re.search(message, nt.explain(y)[-1].why)
+        assert y.sum().item() == 15000
 
 
 @pytest.mark.parametrize(
