@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from running import in_child
 
 import npu_tensor as nt
-from npu_tensor.authoring.custom_kernel import CustomKernel
+from npu_tensor.authoring.apart import Failure, run_apart
+from npu_tensor.authoring.custom_kernel import CustomKernel, _refuse
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.dataflow.design import AccessPattern, Acquire, Design, FunctionCall, Release, Statement, Transfer
 from npu_tensor.kernels.dataflow_patterns import PATTERNS, CoreFunction, Pattern
@@ -396,6 +400,24 @@ def test_broken_kernels_say_what_is_wrong(name: str) -> None:
     trials = kernel.test((5000,), targets=["npu2"], seconds=5 if name == "endless loop" else 60)
     assert not trials
     assert re.search(message, trials[0].problem), trials[0].problem
+
+
+def test_processes_are_used_again_until_code_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    (first,) = run_apart([os.getpid], 60)
+    assert first != os.getpid()
+    again, wrong = run_apart([os.getpid, partial(_refuse, "wrong")], 60)
+    assert (again, wrong) == (first, Failure("wrong", ran=False))
+    assert in_child(lambda: run_apart([os.getpid], 60)) != [first]
+    assert run_apart([os.getpid, partial(int, "x")], 60)[0] == first
+    (second,) = run_apart([os.getpid], 60)
+    assert second != first
+    assert run_apart([os.abort, os.getpid], 60) == [
+        Failure("the code crashed (SIGABRT)"),
+        Failure("not tried, because an earlier one failed"),
+    ]
+    run_apart([os.getpid], 60)
+    monkeypatch.setenv("OF_A_TEST", "1")
+    assert run_apart([partial(os.getenv, "OF_A_TEST")], 60) == ["1"]
 
 
 def in_bodies(edit: Callable[[Statement], Iterable[Statement]]) -> Callable[[Design], Design]:
