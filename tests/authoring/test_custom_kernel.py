@@ -205,6 +205,37 @@ void k(const int32 *a, int32 *most, int32 *place, int32 n) {
     lambda a: (a.max(-1), a.argmax(-1)),
     {"pattern": "reduce", "tolerance": 0},
 )
+KERNELS["softmax"] = (
+    """
+void k(const float *__restrict a, float *__restrict out, int32 n) {
+    float most = a[0], sum = 0;
+    for (int i = 1; i < n; ++i) most = a[i] > most ? a[i] : most;
+    for (int i = 0; i < n; i += 16)
+        aie::store_v(out + i, nt::exp(nt::sub(aie::load_v<16>(a + i), aie::broadcast<float, 16>(most))));
+    for (int i = 0; i < n; ++i) sum += out[i];
+    const auto factor = nt::reciprocal(aie::broadcast<float, 16>(sum));
+    for (int i = 0; i < n; i += 16) aie::store_v(out + i, nt::mul(aie::load_v<16>(out + i), factor));
+}
+""",
+    lambda a: np.exp(a - a.max(-1, keepdims=True)) / np.exp(a - a.max(-1, keepdims=True)).sum(-1, keepdims=True),
+    {"pattern": "rows", "tolerance": 1e-6},
+)
+KERNELS["filter"] = (
+    """
+constexpr int32 taps[4] = {1, 3, 3, 1};
+void k(const int16 *a, int32 *out, int32 n) {
+    for (int i = 0; i < n; ++i) {
+        out[i] = 0;
+        for (int tap = 0; tap < 4 && tap <= i; ++tap) out[i] += taps[tap] * a[i - tap];
+    }
+}
+""",
+    lambda a: sum(
+        factor * np.pad(a.astype(np.int32), [(0, 0)] * (a.ndim - 1) + [(lag, 0)])[..., : a.shape[-1]]
+        for lag, factor in enumerate((1, 3, 3, 1))
+    ),
+    {"pattern": "rows", "tolerance": 0},
+)
 FAST = ("blur", "scale", "dot", "layer_norm", "gemm")
 
 
@@ -270,6 +301,21 @@ def test_two_results_are_a_tuple() -> None:
     assert z.grad.tolist() == [3] * 5
     assert copies.cost((4096,)).counted.scalar == 2048
     assert "result1" in copies.iron((4096,))
+
+
+def test_an_edited_kernel_does_not_keep_constants_of_the_first_version() -> None:
+    source = """
+struct Taps { static constexpr int32 values[2] = {FACTOR, 2}; };
+inline int32 offset = FACTOR;
+void k(const int32 *a, int32 *out, int32 n) {
+    for (int i = 0; i < n; ++i) out[i] = a[i] * Taps::values[i & 1] + offset;
+}
+"""
+    x = nt.arange(6).to(nt.int32).realize()
+    for factor in (3, 5):
+        kernel = made(source.replace("FACTOR", str(factor)), lambda a: a)
+        with nt.default_device("sim:npu2"):
+            assert kernel(x)[4].item() == 5 * factor
 
 
 def test_gradients() -> None:
