@@ -28,7 +28,7 @@ import numpy as np
 
 from npu_tensor.authoring.apart import Failure, run_apart
 from npu_tensor.authoring.counting import Counted, counted, cycles
-from npu_tensor.dataflow.array import STREAM_BYTES_PER_CYCLE, Arch
+from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import Design, Source
@@ -142,8 +142,9 @@ class KernelCost:
         counted: Instructions of one call of the core function.
         elements: Elements of an object.
         seconds: Predicted duration of a run, without dispatch.
-        limit: Part of the array that limits it.
-        bounds: Lower bound in seconds by part.
+        limit: Part of the array that limits it, as in `explain`.
+        bounds: Seconds of each part alone: the busiest core ("compute"), the busiest channel ("stream"), host memory
+            ("ddr") and the controller, which starts transfers ("control").
     """
 
     counted: Counted
@@ -156,7 +157,8 @@ class KernelCost:
         bounds = ", ".join(f"{name} {seconds * 1e6:.1f} us" for name, seconds in self.bounds.items())
         return (
             f"one call ({self.elements} elements): {self.counted}\n"
-            f"the run: predicted {self.seconds * 1e6:.1f} us, limited by {self.limit} ({bounds})"
+            f"the run: predicted {self.seconds * 1e6:.1f} us, limited by {self.limit} ({bounds}); "
+            f"{self.seconds / self.bounds['ddr']:.1f} times the bound of host memory"
         )
 
 
@@ -184,7 +186,7 @@ class CustomKernel:
         names = [name for name, _ in function.operands]
         rule = None if gradient is None else partial(_pull_back, gradient)
 
-        @wraps(contract)
+        @wraps(contract, assigned=("__name__", "__doc__"))  # Some ops are known by their module.
         def body(*operands: Array) -> Array:
             return self._expected(operands)
 
@@ -277,18 +279,12 @@ class CustomKernel:
         design = noting._offer(shapes, target).design()
         if not calls:
             raise ArgumentError(f"{self.name}.cost: the pattern does not call `function.cycles`")
-        counters = count(design)
-        prediction = predict(counters, design.array)
-        clock = design.array.clock_hz
-        bounds = {
-            "core": max(counters.cycles.values()) / clock,
-            "stream": max(counters.stream_bytes.values()) / STREAM_BYTES_PER_CYCLE / clock,
-            "memory": counters.ddr_bytes / design.array.ddr_bytes_per_second,
-        }
+        prediction = predict(count(design), design.array)
+        bounds = {name: getattr(prediction, name) for name in ("compute", "stream", "ddr", "control")}
         counts = counted(*calls[0])
         if isinstance(counts, str):
             raise BuildError(counts)
-        return KernelCost(counts, calls[0][2].data, prediction.seconds - prediction.overhead, prediction.limit, bounds)
+        return KernelCost(counts, calls[0][2].data, bounds[prediction.limit], prediction.limit, bounds)
 
     def timeline(self, *shapes: Sequence[int], target: str = "npu2") -> timeline.Timeline:
         """Return the simulated activity of every tile over a run, on zeros; in a notebook it shows as a drawing."""

@@ -283,6 +283,13 @@ def test_each_pattern_computes_in_a_graph(name: str) -> None:
         np.testing.assert_allclose(computed, kernel(*operands).float().numpy(), rtol=1e-2, atol=1e-2)
 
 
+def test_a_contract_of_a_module_named_like_one_of_ops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scale, "__module__", "conv")
+    kernel = made(SCALE, scale)
+    with nt.default_device("sim:npu2"):
+        assert kernel(nt.ones(5, dtype="int32")).tolist() == [3] * 5
+
+
 def test_two_results_are_a_tuple() -> None:
     kernel = made(*KERNELS["sum and difference"][:2])
     assert repr(kernel) == "<npu_kernel k(a: int32, b: int32) -> int32, int32>"
@@ -375,7 +382,9 @@ def test_costs_say_what_bounds_a_kernel() -> None:
     assert scalar.counted.scalar == 1024
     assert vectors.counted.scalar == 0
     assert "most for scalar code" in repr(scalar)
-    assert scalar.bounds["core"] > 5 * vectors.bounds["core"]
+    assert scalar.bounds["compute"] > 5 * vectors.bounds["compute"]
+    assert scalar.bounds["ddr"] == vectors.bounds["ddr"] < vectors.seconds * 1.1
+    assert scalar.seconds == scalar.bounds[scalar.limit] == max(scalar.bounds.values())
     assert scalar.limit == "compute"
     one_buffer = made(loop, scale, columns=1, cores=1, depth=1)
     assert one_buffer.cost((1 << 16,)).seconds > 20 * scalar.seconds
