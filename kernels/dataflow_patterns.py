@@ -16,6 +16,9 @@ from npu_tensor.dataflow.columns import Step, core_tiles, cores_per_column, gath
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.errors import ShapeError
+from npu_tensor.kernels.gemm import folded, tiled
+from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads
+from npu_tensor.kernels.gemm.tiling import SUMS, GemmProblem, OwnProduct, ranked
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import joined
@@ -29,9 +32,9 @@ MOST_ELEMENTS: Final = 1 << 20
 
 
 class ObjectSizes(NamedTuple):
-    """Elements of an operand's and of the result's object in memory, and of those that are data, not padding."""
+    """Elements of the operands' and of the result's object in memory, and of those that are data, not padding."""
 
-    operand: int
+    operands: tuple[int, ...]
     result: int
     data: int
 
@@ -43,7 +46,8 @@ class CoreFunction(NamedTuple):
         name: Name of the function.
         source: Its C++.
         operands: Names and dtypes of the operands.
-        result: Dtype of the result.
+        result: Dtype of the results.
+        results: Number of results, which are planes of one tensor if there are several.
         pointers: Pointers per operand: 1, or 3 for a row and its neighbours.
         numbers: Number of int32 parameters at the end, each of which gets the elements of an object.
         tile: Elements of an object for `map`.
@@ -57,6 +61,7 @@ class CoreFunction(NamedTuple):
     source: Source
     operands: tuple[tuple[str, str], ...]
     result: str
+    results: int
     pointers: int
     numbers: int
     tile: int
@@ -70,14 +75,20 @@ class Pattern(NamedTuple):
     """A way to divide tensors among cores.
 
     Attributes:
-        result_shape: Function from the operands' shapes to the result's. Raises ShapeError.
+        result_shape: Function from the operands' shapes to that of a result. Raises ShapeError.
         claim: Function from the core function, a task and a target to an offer.
         pointers: Pointers that the core function takes for each operand.
+        results: Most results of the core function.
+        trials: Shapes that `CustomKernel.test` tries; nothing for shapes around that of a tile.
+        operand_shapes: Function from the shape of a trial to those of the operands; None if all are equal.
     """
 
     result_shape: Callable[[list[Shape]], Shape]
     claim: Callable[[CoreFunction, Task, Target], Offer | Refusal]
     pointers: int = 1
+    results: int = 1
+    trials: tuple[Shape, ...] = ((1, 1), (3, 17), (5, 64), (70, 1000))
+    operand_shapes: Callable[[Shape], list[Shape]] | None = None
 
 
 class CorePlan(NamedTuple):
@@ -119,8 +130,10 @@ def _without_last(shapes: list[Shape]) -> Shape:
 
 
 def _claim_map(function: CoreFunction, task: Task, target: Target) -> Offer | Refusal:
-    sizes = ObjectSizes(function.tile, function.tile, function.tile)
-    return _offer(function, task, target, -(-math.prod(task.shape) // function.tile), sizes)
+    sizes = ObjectSizes((function.tile,) * len(function.operands), function.tile, function.tile)
+    layout = task.inputs[0].layout
+    assert layout is not None
+    return _offer(function, task, target, -(-math.prod(layout.shape) // function.tile), sizes)
 
 
 def _claim_rows(function: CoreFunction, task: Task, target: Target, reduces: bool = False) -> Offer | Refusal:
@@ -128,7 +141,8 @@ def _claim_rows(function: CoreFunction, task: Task, target: Target, reduces: boo
     assert layout is not None
     width, rows = layout.shape[-1], math.prod(layout.shape[:-1])
     padded = _padded(function, width, reduces)
-    return _offer(function, task, target, rows, ObjectSizes(padded, 1 if reduces else padded, width))
+    sizes = ObjectSizes((padded,) * len(function.operands), 1 if reduces else padded, width)
+    return _offer(function, task, target, rows, sizes)
 
 
 def _padded(function: CoreFunction, width: int, reduces: bool) -> int:
@@ -139,11 +153,13 @@ def _padded(function: CoreFunction, width: int, reduces: bool) -> int:
 
 
 def _offer(function: CoreFunction, task: Task, target: Target, objects: int, sizes: ObjectSizes) -> Offer | Refusal:
-    cores = min(cores_per_column(target.array, len(function.operands), 1), function.cores)
+    cores = min(cores_per_column(target.array, len(function.operands), function.results), function.cores)
     columns = min(target.columns, function.columns, -(-objects // cores))
     cores = min(cores, -(-objects // columns))
     plan = CorePlan(sizes, columns, cores, -(-objects // (columns * cores)))
-    output = task.outputs[0].layout
+    planes = output = task.outputs[0].layout
+    if function.results > 1:
+        output = Layout(output.shape[1:], output.strides[1:], output.offset)
     if sizes.result == 1:  # One element per row is a row of one element.
         output = Layout((*output.shape, 1), (*output.strides, 1), output.offset)
     layouts = [source.layout for source in task.inputs]
@@ -152,10 +168,14 @@ def _offer(function: CoreFunction, task: Task, target: Target, objects: int, siz
     for number, (layout, dtype) in enumerate(zip([*layouts, output], dtypes, strict=True)):
         assert layout is not None
         is_result = number == len(layouts)
-        size = sizes.result if is_result else sizes.operand
+        size = sizes.result if is_result else sizes.operands[number]
         operand = _operand(0 if is_result else number, is_result, layout, dtype, plan, size)
         if operand is None:
             return Refusal(f"{function.name}: the rows are not evenly spaced in memory")
+        if is_result and function.results > 1:
+            shape, strides, offset = operand.layout
+            stacked = Layout((function.results, *shape), (planes.strides[0], *strides), offset)
+            operand = operand._replace(layout=stacked, padded=(function.results, *operand.padded))
         operands.append(operand)
     cycles = function.cycles(function, target.array.arch, sizes)
     if isinstance(cycles, str):
@@ -178,16 +198,19 @@ def _operand(number: int, is_result: bool, layout: Layout, dtype: str, plan: Cor
 
 
 def design(function: CoreFunction, array: Array, plan: CorePlan, cycles: int) -> Design:
-    """Build the design of a plan. Its host buffers are the operands and the result."""
-    sizes = plan.sizes
+    """Build the design of a plan. Its host buffers are the operands and the planes of the results."""
+    sizes, results = plan.sizes, function.results
     builder = Builder(function.name, array.arch, plan.columns)
-    types = [ObjectType(dtype, (sizes.operand,)) for _, dtype in function.operands]
-    types.append(ObjectType(function.result, (sizes.result,)))
-    names = [*(f"in{place}_{name}" for place, (name, _) in enumerate(function.operands)), "result"]
+    types = [ObjectType(dtype, (size,)) for (_, dtype), size in zip(function.operands, sizes.operands, strict=True)]
+    names = [f"in{place}_{name}" for place, (name, _) in enumerate(function.operands)]
     buffers = [
         builder.host_buffer(name, type_.dtype, plan.padded * type_.elements)
         for name, type_ in zip(names, types, strict=True)
     ]
+    buffers += [builder.host_buffer("result", function.result, results * plan.padded * sizes.result)] * results
+    types += [ObjectType(function.result, (sizes.result,))] * results
+    names += [f"result{number or ''}" for number in range(results)]
+    starts = [*[0] * len(function.operands), *(number * plan.padded * sizes.result for number in range(results))]
     call = builder.function(function.name, [*types, *["int32"] * function.numbers], function.source, cycles)
 
     def body(*ends: Any) -> None:
@@ -199,20 +222,20 @@ def design(function: CoreFunction, array: Array, plan: CorePlan, cycles: int) ->
     for column in range(plan.columns):
         tiles = core_tiles(column, plan.cores)
         of_column = [
-            (scatter if name != names[-1] else gather)(builder, name, type_, tiles, function.depth)
-            for name, type_ in zip(names, types, strict=True)
+            (scatter if place < len(function.operands) else gather)(builder, name, type_, tiles, function.depth)
+            for place, (name, type_) in enumerate(zip(names, types, strict=True))
         ]
         for number, tile in enumerate(tiles):
             builder.worker(tile, body, [stream.cores[number] for stream in of_column])
         streams.append(of_column)
-    most = max(MOST_ELEMENTS // (plan.cores * sizes.operand), 1)
+    most = max(MOST_ELEMENTS // (plan.cores * max(sizes.operands)), 1)
 
     def part(start: int) -> Iterator[Step]:
         rounds = min(most, plan.rounds - start)
         for column, of_column in enumerate(streams):
             first = (column * plan.rounds + start) * plan.cores
-            for stream, buffer, type_ in zip(of_column, buffers, types, strict=True):
-                run = AccessPattern.linear(rounds * plan.cores * type_.elements, first * type_.elements)
+            for stream, buffer, type_, begin in zip(of_column, buffers, types, starts, strict=True):
+                run = AccessPattern.linear(rounds * plan.cores * type_.elements, begin + first * type_.elements)
                 yield Step(stream.host, buffer, run)
 
     pipeline(builder, map(part, range(0, plan.rounds, most)), 2)
@@ -241,7 +264,7 @@ def _claim_neighbours(function: CoreFunction, task: Task, target: Target) -> Off
         return Refusal(f"{function.name}: {math.prod(layout.shape[:-2])} images, and the pattern takes one")
     (rows, width), output = layout.shape[-2:], task.outputs[0].layout
     padded = _padded(function, width, False)
-    sizes = ObjectSizes(padded, padded, width)
+    sizes = ObjectSizes((padded,), padded, width)
     cycles = function.cycles(function, target.array.arch, sizes)
     if isinstance(cycles, str):
         return Refusal(cycles)
@@ -257,7 +280,7 @@ def _claim_neighbours(function: CoreFunction, task: Task, target: Target) -> Off
 
 def band_design(function: CoreFunction, array: Array, plan: BandPlan, cycles: int) -> Design:
     """Build the design of a plan. Beyond the first and the last row, these are repeated."""
-    size, count = plan.sizes.operand, len(plan.bands) - 1
+    size, count = plan.sizes.result, len(plan.bands) - 1
     builder = Builder(function.name, array.arch, -(-count // BANDS))
     operand, result = ObjectType(function.operands[0][1], (size,)), ObjectType(function.result, (size,))
     image = builder.host_buffer("image", operand.dtype, plan.rows * size)
@@ -300,9 +323,66 @@ def _image(shapes: list[Shape]) -> Shape:
     return shapes[0]
 
 
+# --- matrix products
+
+_STORE: Final = {
+    "float32": Epilogue((), (), "nt::load<float, 16>(sums + j)"),
+    "int32": Epilogue((), (), "nt::load<int32, 16>(sums + j)"),
+}
+_TILE: Final = "namespace tile {{ constexpr unsigned m = {}, k = {}, n = {}, r = {}, s = {}, t = {}; }}\n"
+"""Extents of a call's product, and of the blocks in which its operands lie, for the core function."""
+
+
+def _claim_gemm(function: CoreFunction, task: Task, target: Target) -> Offer | Refusal:
+    (_, left), (_, right) = function.operands
+    word = SUMS.get(left)
+    if left != right or word is None or word != function.result:
+        return Refusal(
+            f"{function.name}: no sums of products of {left} and {right} in {function.result}; equal operands of "
+            "bfloat16 or float32 take float, int8 and int16 take int32"
+        )
+    operands = folded(task)
+    m, k, n = *operands.a.shape[-2:], operands.b.shape[-1]
+    columns = min(target.columns, function.columns)
+    batch = math.prod(operands.batch)
+    problem = GemmProblem(target.array.arch, columns, left, word, m, n, k, batch, transposed=False)
+    tilings = ranked(problem) if k else []
+    if not tilings:
+        return Refusal(f"{function.name}: no tiles for a product of {m} x {k} x {n}")
+    tiling, blocks = tilings[0], problem.blocks
+    rows = blocks.rows * blocks.r
+    text = _TILE.format(rows, tiling.k, tiling.n, *blocks[:3]) + function.source.text
+    sizes = ObjectSizes((rows * tiling.k, tiling.k * tiling.n), rows * tiling.n, rows * tiling.n)
+    cycles = function.cycles(function._replace(source=Source(function.name, text)), target.array.arch, sizes)
+    if isinstance(cycles, str):
+        return Refusal(cycles)
+    problem = problem._replace(product=OwnProduct(function.name, text, cycles))
+    offer = tiled(task, problem, operands, _STORE[word], Reads((), (), ()), tiling)
+    return offer if isinstance(offer, Refusal) else offer._replace(family="custom")
+
+
+def _product(shapes: list[Shape]) -> Shape:
+    a, b = shapes if len(shapes) == 2 else ((), ())
+    if min(len(a), len(b)) < 2 or a[:-2] != b[:-2] or a[-1] != b[-2]:
+        raise ShapeError(
+            f"takes matrices (..., M, K) and (..., K, N), not {', '.join(str([*each]) for each in shapes)}"
+        )
+    return (*a[:-1], b[-1])
+
+
+def _factors(shape: Shape) -> list[Shape]:
+    if len(shape) < 3:
+        raise ShapeError(f"a product is given as (..., M, K, N), not {list(shape)}")
+    *batch, m, k, n = shape
+    return [(*batch, m, k), (*batch, k, n)]
+
+
 PATTERNS: Final[Mapping[str, Pattern]] = {
-    "map": Pattern(_equal, _claim_map),
-    "rows": Pattern(_rows, _claim_rows),
-    "reduce": Pattern(_without_last, partial(_claim_rows, reduces=True)),
+    "map": Pattern(_equal, _claim_map, results=2, trials=()),
+    "rows": Pattern(_rows, _claim_rows, results=2),
+    "reduce": Pattern(_without_last, partial(_claim_rows, reduces=True), results=2),
     "neighbours": Pattern(_image, _claim_neighbours, pointers=3),
+    "gemm": Pattern(
+        _product, _claim_gemm, trials=((1, 1, 1), (3, 17, 5), (2, 8, 9, 4), (70, 300, 90)), operand_shapes=_factors
+    ),
 }

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
+import core_language
 import functions
 from functions import link_to
 from interface import interface_page, without_html
@@ -96,8 +97,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "<!-- table of device options -->": lambda: _table(
         ("option", "values", "default", "devices", "meaning"), _device_options()
     ),
+    "<!-- table of the core language -->": lambda: _table(("subject", "names"), core_language.rows()),
 }
-"""Tables by the line of docs/settings.md that each replaces."""
+"""Tables by the line of docs/settings.md or docs/write_a_kernel.md that each replaces."""
 
 
 def with_tables(text: str) -> str:

@@ -23,7 +23,7 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Input, Refusal, Task
 
-__all__ = ["claim"]
+__all__ = ["claim", "folded", "tiled"]
 
 MOST_TRANSFERS: Final = 1 << 14
 """Upper bound on transfers per run; each takes 120 bytes of instructions."""
@@ -91,7 +91,7 @@ def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Read
     result = RESULTS.get(dtype)
     if result is None:
         return Refusal(f"a matrix product with a result of {dtype}")
-    operands = _folded(task)
+    operands = folded(task)
     m, k, n = *operands.a.shape[-2:], operands.b.shape[-1]
     if not k:
         return Refusal("a sum of no products")
@@ -113,14 +113,15 @@ def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Read
     tilings = ranked(problem)
     if not tilings:
         return Refusal(f"rows of {n} results lie too far apart for the DMA")
-    first, *others = (partial(_tiled, task, problem, operands, code, reads, tiling) for tiling in tilings)
+    first, *others = (partial(tiled, task, problem, operands, code, reads, tiling) for tiling in tilings)
     offer = first()
     return offer._replace(others=tuple(others)) if isinstance(offer, Offer) else offer
 
 
-def _tiled(
+def tiled(
     task: Task, problem: GemmProblem, operands: Folded, code: Epilogue, reads: Reads, tiling: Tiling
 ) -> Offer | Refusal:
+    """Return the offer of a tiling."""
     transfers = tiling.transfers(problem)
     if transfers > MOST_TRANSFERS:
         return Refusal(f"{transfers} transfers in one run; {MOST_TRANSFERS} are the most")
@@ -159,7 +160,7 @@ RESULTS: Final = {
 """Dtype of a result in its host buffer."""
 
 
-def _folded(task: Task) -> Folded:
+def folded(task: Task) -> Folded:
     """Return the operands without batch dimensions of extent 1.
 
     Batch dimensions that only add rows of A are joined to its rows.

@@ -76,8 +76,9 @@ def store_source(problem: GemmProblem, extents: tuple[int, int, int], store_rows
     scalars = ", const int32 *__restrict words" if epilogue.scalars else ""
     lines = "\n".join(f"    {line}" for line in epilogue.hoisted)
     body = "\n".join(f"                {line}" for line in epilogue.body)
+    own = f'{problem.product.text}\n#line 1 "nt_gemm"\n' if problem.product else ""
     shape = ", ".join(map(str, (r, s, t, rows, columns, *extents)))
-    return f"""{BLOCK_FLOATS if problem.operand == "bfp16" else ""}#include <aie_api/aie.hpp>
+    return f"""{BLOCK_FLOATS if problem.operand == "bfp16" else ""}{own}#include <aie_api/aie.hpp>
 
 #include "nt/gemm.hpp"
 #include "nt/vector_math.hpp"
@@ -107,13 +108,16 @@ extern "C" void nt_gemm_store({total} *__restrict sums, int32 *__restrict cursor
 def source(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> Source:
     """Generate the functions of a core."""
     operand, total = C_TYPES[problem.stored], C_TYPES[problem.word]
+    multiply = "nt::multiply<Tile>(a, b, sums, cursor);"
+    if problem.product:
+        multiply = f"{problem.product.name}(a, b, sums + nt::advance(cursor, Tile::slice, Tile::M * Tile::N));"
     text = store_source(problem, (tiling.m, tiling.k, tiling.n), tiling.store_rows(problem.blocks), epilogue)
     text += f"""
 extern "C" void nt_gemm_clear({total} *__restrict sums) {{ nt::clear_sums<Tile>(sums); }}
 
 extern "C" void nt_gemm_multiply(const {operand} *__restrict a, const {operand} *__restrict b, {total} *__restrict sums,
                                  int32 *__restrict cursor) {{
-    nt::multiply<Tile>(a, b, sums, cursor);
+    {multiply}
 }}
 """
     if problem.row_operands:
@@ -250,7 +254,7 @@ class _ConfigurationBuilder:
             "clear": ([sums], clear_cycles(problem, tiling.m, tiling.n), SMALL_BYTES),
             "multiply": (
                 [self.a_type, self.b_type, sums, cursor],
-                multiply_cycles(problem, tiling.n, tiling.k),
+                problem.product.cycles if problem.product else multiply_cycles(problem, tiling.n, tiling.k),
                 MULTIPLY_BYTES,
             ),
             "store": (

@@ -60,6 +60,20 @@ some cycles.
 """
 
 
+class OwnProduct(NamedTuple):
+    """C++ function of a user that multiplies a slice of A by a block of B.
+
+    Attributes:
+        name: Name of the function; it takes A, B and the sums of the slice's rows, and adds to the sums.
+        text: C++ that defines it.
+        cycles: Predicted cycles of a call.
+    """
+
+    name: str
+    text: str
+    cycles: int
+
+
 class GemmProblem(NamedTuple):
     """Batch of products M x K by K x N.
 
@@ -77,6 +91,7 @@ class GemmProblem(NamedTuple):
         row_operands: Number of vectors of N words that the epilogue reads.
         column_operands: Number of vectors of M words that the epilogue reads.
         vector_cycles: Cycles of the epilogue for 16 results.
+        product: Function that multiplies in place of `nt::multiply`.
     """
 
     arch: Arch
@@ -91,6 +106,7 @@ class GemmProblem(NamedTuple):
     row_operands: int = 0
     column_operands: int = 0
     vector_cycles: int = 4
+    product: OwnProduct | None = None
 
     @property
     def unshaped(self) -> GemmProblem:

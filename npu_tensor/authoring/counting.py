@@ -90,14 +90,15 @@ def counted(function: CoreFunction, arch: Arch, sizes: ObjectSizes) -> Counted |
 def cycles(function: CoreFunction, arch: Arch, sizes: ObjectSizes) -> int | str:
     """Return the predicted cycles of a call, or why it fails; without a C++ compiler, those of scalar code."""
     if host_compiler.reason() is not None:
-        return (len(function.operands) * sizes.operand + sizes.result) * SCALAR_STEP
+        return (sum(sizes.operands) + sizes.result) * SCALAR_STEP
     answer = counted(function, arch, sizes)
     return answer if isinstance(answer, str) else answer.cycles
 
 
 def _count(function: CoreFunction, arch: Arch, sizes: ObjectSizes) -> tuple[int, ...]:
-    types = [ObjectType(dtype, (sizes.operand,)) for _, dtype in function.operands for _ in range(function.pointers)]
-    types.append(ObjectType(function.result, (sizes.result,)))
+    operands = zip(function.operands, sizes.operands, strict=True)
+    types = [ObjectType(dtype, (size,)) for (_, dtype), size in operands for _ in range(function.pointers)]
+    types += [ObjectType(function.result, (sizes.result,))] * function.results
     names = [*(f"a{number}" for number in range(len(types))), *(f"n{number}" for number in range(function.numbers))]
     kinds = [f"{_element(type_)} *" for type_ in types] + ["int32 "] * function.numbers
     text = _COUNT.format(
@@ -109,8 +110,8 @@ def _count(function: CoreFunction, arch: Arch, sizes: ObjectSizes) -> tuple[int,
     declared = KernelFunction("nt_count", (*types, *["int32"] * function.numbers, counts), source)
     entry = host_compiler.compile_source(source, arch, [declared]).entry(declared)
     buffers = [DeviceBuffer(each.nbytes) for each in (*types, counts)]
-    *operands, result = (buffer.address for buffer in buffers)
-    message = entry(*operands, *[sizes.data] * function.numbers, result)
+    *pointers, result = (buffer.address for buffer in buffers)
+    message = entry(*pointers, *[sizes.data] * function.numbers, result)
     if message is not None:
         raise LaunchError(f"{function.name}: {message.decode()}")
     load_a, load_b, load, store, vector, move, chain = map(int, buffers[-1].bytes.view("int32")[: _SLOTS + 1])
@@ -118,7 +119,7 @@ def _count(function: CoreFunction, arch: Arch, sizes: ObjectSizes) -> tuple[int,
     loads = load_a + load_b + load
     by_vectors = loads * array.load_bytes, store * array.store_bytes
     if out.elements > 1:
-        scalar = max(out.nbytes - by_vectors[1], 0) // out.itemsize
+        scalar = max(function.results * out.nbytes - by_vectors[1], 0) // out.itemsize
     else:  # One element is written in any way; an operand is read, if not all of them.
         scalar = max(in_[0].nbytes - by_vectors[0], 0) // in_[0].itemsize
     return loads, store, vector, move, chain, scalar

@@ -28,7 +28,7 @@ import numpy as np
 
 from npu_tensor.authoring.apart import Failure, run_apart
 from npu_tensor.authoring.counting import Counted, counted, cycles
-from npu_tensor.dataflow.array import STREAM_BYTES_PER_CYCLE
+from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import Design, Source
@@ -37,7 +37,7 @@ from npu_tensor.errors import ArgumentError, BuildError, DTypeError, ShapeError
 from npu_tensor.functions.creation import zeros
 from npu_tensor.ggml_hsa.ahead_of_time import Compilation, compile
 from npu_tensor.ggml_hsa.single_task import capture_task
-from npu_tensor.kernels.dataflow_patterns import PATTERNS, CoreFunction, Pattern, Shape
+from npu_tensor.kernels.dataflow_patterns import PATTERNS, CoreFunction, ObjectSizes, Pattern, Shape
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Op, Operand, Resolution
 from npu_tensor.ops.rules import require_tensor
@@ -70,11 +70,12 @@ _MATH: Final = "#include <nt/vector_math.hpp>\n"
 
 
 class Prototype(NamedTuple):
-    """Parameters of a C++ function: operands by name and dtype, dtype of the result, and number of integers."""
+    """Parameters of a C++ function: operands by name and dtype, dtype and number of results, number of integers."""
 
     text: str
     operands: tuple[tuple[str, str], ...]
     result: str
+    results: int
     numbers: int
 
 
@@ -95,12 +96,15 @@ def prototype_of(name: str, source: str) -> Prototype:
             numbers += 1
         else:
             raise ArgumentError(
-                f"npu_kernel: {name} takes `{parameter}`; it must take const pointers to its operands, a pointer to "
-                f"its result, and int32 numbers, in this order. Types are {', '.join(_CXX_DTYPES)}"
+                f"npu_kernel: {name} takes `{parameter}`; it must take const pointers to its operands, pointers to "
+                f"its results, and int32 numbers, in this order. Types are {', '.join(_CXX_DTYPES)}"
             )
-    if not operands or len(results) != 1:
-        raise ArgumentError(f"npu_kernel: {name} has {len(operands)} operands and {len(results)} results, not one")
-    return Prototype(" ".join(match[0].split()), tuple(operands), results[0][1], numbers)
+    if not operands or not results:
+        raise ArgumentError(f"npu_kernel: {name} has {len(operands)} operands and {len(results)} results; give both")
+    dtype, *others = dict.fromkeys(dtype for _, dtype in results)
+    if others:
+        raise ArgumentError(f"npu_kernel: {name} has results of {dtype} and {others[0]}; give all the same type")
+    return Prototype(" ".join(match[0].split()), tuple(operands), dtype, len(results), numbers)
 
 
 class Trial(NamedTuple):
@@ -138,8 +142,9 @@ class KernelCost:
         counted: Instructions of one call of the core function.
         elements: Elements of an object.
         seconds: Predicted duration of a run, without dispatch.
-        limit: Part of the array that limits it.
-        bounds: Lower bound in seconds by part.
+        limit: Part of the array that limits it, as in `explain`.
+        bounds: Seconds of each part alone: the busiest core ("compute"), the busiest channel ("stream"), host memory
+            ("ddr") and the controller, which starts transfers ("control").
     """
 
     counted: Counted
@@ -152,7 +157,8 @@ class KernelCost:
         bounds = ", ".join(f"{name} {seconds * 1e6:.1f} us" for name, seconds in self.bounds.items())
         return (
             f"one call ({self.elements} elements): {self.counted}\n"
-            f"the run: predicted {self.seconds * 1e6:.1f} us, limited by {self.limit} ({bounds})"
+            f"the run: predicted {self.seconds * 1e6:.1f} us, limited by {self.limit} ({bounds}); "
+            f"{self.seconds / self.bounds['ddr']:.1f} times the bound of host memory"
         )
 
 
@@ -180,7 +186,7 @@ class CustomKernel:
         names = [name for name, _ in function.operands]
         rule = None if gradient is None else partial(_pull_back, gradient)
 
-        @wraps(contract)
+        @wraps(contract, assigned=("__name__", "__doc__"))  # Some ops are known by their module.
         def body(*operands: Array) -> Array:
             return self._expected(operands)
 
@@ -189,21 +195,27 @@ class CustomKernel:
             signature=(names, ()),
         )  # fmt: skip
 
-    def __call__(self, *operands: Any) -> Tensor:
-        """Record the op. Raises ShapeError and DTypeError like other functions."""
+    def __call__(self, *operands: Any) -> Any:
+        """Record the op and return its result, or a tuple of several. Raises ShapeError and DTypeError."""
+        result = self._recorded(*operands)
+        return result if self.function.results == 1 else result.unbind(0)
+
+    def _recorded(self, *operands: Any) -> Tensor:
+        """Record the op and return one tensor, whose planes are the results if there are several."""
         if len(operands) != len(self.function.operands):
             raise TypeError(f"{self.name} takes {len(self.function.operands)} tensors, not {len(operands)}")
         return record(self._op, operands)
 
     def __repr__(self) -> str:
         operands = ", ".join(f"{name}: {dtype}" for name, dtype in self.function.operands)
-        return f"<npu_kernel {self.name}({operands}) -> {self.function.result}>"
+        results = ", ".join([self.function.result] * self.function.results)
+        return f"<npu_kernel {self.name}({operands}) -> {results}>"
 
     def check(self, *shapes: Sequence[int], target: str = "npu2") -> list[str]:
         """Return what the array, or the C++ compiler of this machine, would refuse; nothing if all is well.
 
         Args:
-            shapes: Shapes of the operands; one shape stands for all.
+            shapes: Shapes of the operands; one shape stands for all, with pattern "gemm" (..., M, K, N).
             target: Array, as in URIs of simulated devices: "npu1", "npu2?cols=4".
         """
         offer = self._planned(shapes, target)
@@ -231,7 +243,7 @@ class CustomKernel:
             ArgumentError: A shape has no elements, which no NPU computes.
             ShapeError: The NumPy function returns another shape than the pattern.
         """
-        tried = [tuple(shape) for shape in shapes] or [*self._shapes()]
+        tried = [tuple(shape) for shape in shapes] or self._shapes()
         if any(0 in shape for shape in tried):
             raise ArgumentError(f"{self.name}.test: the NumPy function alone computes tensors without elements")
         cases = [(target, shape, self._random(shape)) for target in targets for shape in tried]
@@ -254,27 +266,25 @@ class CustomKernel:
 
         Raises:
             BuildError: The kernel is refused, or there is no C++ compiler.
-            ArgumentError: The pattern is one of your own.
+            ArgumentError: The pattern is one of your own and does not predict cycles.
         """
-        if self._pattern not in PATTERNS.values():
-            raise ArgumentError(
-                "cost counts objects of the package's patterns; predict(count(design)) reads any design"
-            )
-        offer = self._offer(shapes, target)
-        assert isinstance(offer.design, partial)
-        design, sizes = offer.design(), offer.design.args[2].sizes
-        counters = count(design)
-        prediction = predict(counters, design.array)
-        clock = design.array.clock_hz
-        bounds = {
-            "core": max(counters.cycles.values()) / clock,
-            "stream": max(counters.stream_bytes.values()) / STREAM_BYTES_PER_CYCLE / clock,
-            "memory": counters.ddr_bytes / design.array.ddr_bytes_per_second,
-        }
-        counts = counted(self.function, design.array.arch, sizes)
+        calls: list[tuple[CoreFunction, Arch, ObjectSizes]] = []
+        cycles = self.function.cycles
+
+        def noted(function: CoreFunction, arch: Arch, sizes: ObjectSizes) -> int | str:
+            calls.append((function._replace(cycles=cycles), arch, sizes))
+            return cycles(*calls[-1])
+
+        noting = CustomKernel(self.contract, self.function._replace(cycles=noted), self._pattern, self.tolerance)
+        design = noting._offer(shapes, target).design()
+        if not calls:
+            raise ArgumentError(f"{self.name}.cost: the pattern does not call `function.cycles`")
+        prediction = predict(count(design), design.array)
+        bounds = {name: getattr(prediction, name) for name in ("compute", "stream", "ddr", "control")}
+        counts = counted(*calls[0])
         if isinstance(counts, str):
             raise BuildError(counts)
-        return KernelCost(counts, sizes.data, prediction.seconds - prediction.overhead, prediction.limit, bounds)
+        return KernelCost(counts, calls[0][2].data, bounds[prediction.limit], prediction.limit, bounds)
 
     def timeline(self, *shapes: Sequence[int], target: str = "npu2") -> timeline.Timeline:
         """Return the simulated activity of every tile over a run, on zeros; in a notebook it shows as a drawing."""
@@ -292,7 +302,7 @@ class CustomKernel:
     def save(self, directory: str | os.PathLike[str], *shapes: Sequence[int], target: str | None = None) -> Compilation:
         """Build the kernel for some shapes into a kernel directory, see `nt.compile`."""
         operands = [zeros(*shape, dtype=dtype) for shape, (_, dtype) in self._with_dtypes(shapes)]
-        return compile(self, *operands, target=target, directory=directory)
+        return compile(self._recorded, *operands, target=target, directory=directory)
 
     # --- the op
 
@@ -301,9 +311,13 @@ class CustomKernel:
         for spec, (name, dtype) in zip(specs, self.function.operands, strict=True):
             if spec.dtype.name != dtype:
                 raise DTypeError(f"takes {dtype} as {name}, not {spec.dtype.name}")
-        shape = self._pattern.result_shape([spec.shape for spec in specs])
+        shape = self._result_shape([spec.shape for spec in specs])
         registers = tuple("float32" if spec.dtype.name == "bfloat16" else None for spec in specs)
         return Resolution(Spec.of(shape, as_dtype(self.function.result)), registers, {})
+
+    def _result_shape(self, shapes: list[Shape]) -> Shape:
+        shape, results = self._pattern.result_shape(shapes), self.function.results
+        return shape if results == 1 else (results, *shape)
 
     def _claim(self, task: Task, target: Target) -> Offer | Refusal:
         offer = self._pattern.claim(self.function, task, target)
@@ -315,14 +329,16 @@ class CustomKernel:
 
     def _with_dtypes(self, shapes: Sequence[Sequence[int]]) -> Iterator[tuple[Sequence[int], tuple[str, str]]]:
         operands = self.function.operands
-        if len(shapes) not in (1, len(operands)):
+        if len(shapes) == 1:
+            shapes = self._operand_shapes(tuple(shapes[0]))
+        if len(shapes) != len(operands):
             raise ArgumentError(f"{self.name} has {len(operands)} operands; give one shape, or one for each")
-        yield from zip([*shapes] * (len(operands) if len(shapes) == 1 else 1), operands, strict=True)
+        yield from zip(shapes, operands, strict=True)
 
     def _planned(self, shapes: Sequence[Sequence[int]], target: str) -> Offer | Refusal:
-        shapes = shapes or ((1000,) if self._pattern is PATTERNS["map"] else (10, 100),)
+        shapes = shapes or self._shapes()[-1:]
         descs = [TensorDesc.of(tuple(shape), as_dtype(dtype)) for shape, (_, dtype) in self._with_dtypes(shapes)]
-        return capture_task(self, descs, simulated_target(parse_uri(f"sim:{target.removeprefix('sim:')}")))[1]
+        return capture_task(self._recorded, descs, simulated_target(parse_uri(f"sim:{target.removeprefix('sim:')}")))[1]
 
     def _offer(self, shapes: Sequence[Sequence[int]], target: str) -> Offer:
         offer = self._planned(shapes, target)
@@ -338,30 +354,27 @@ class CustomKernel:
         if problems:
             return partial(_refuse, "; ".join(problems))
         offer = self._offer((shape,), target)
-        result_shape = self._pattern.result_shape([shape] * len(operands))
+        result_shape = self._result_shape([operand.shape for operand in operands])
         return partial(_simulated, offer.design(), offer.operands, operands, result_shape)
 
-    def _shapes(self) -> Iterator[Shape]:
-        if self._pattern is PATTERNS["map"]:
-            yield from (
-                (1,),
-                (max(self.function.tile - 1, 1),),
-                (3, self.function.tile),
-                (70 * self.function.tile + 5,),
-            )
-        else:
-            yield from ((1, 1), (3, 17), (5, 64), (70, 1000))
+    def _shapes(self) -> list[Shape]:
+        tile = self.function.tile
+        return [*(self._pattern.trials or ((1,), (max(tile - 1, 1),), (3, tile), (70 * tile + 5,)))]
+
+    def _operand_shapes(self, shape: Shape) -> list[Shape]:
+        of_trial = self._pattern.operand_shapes
+        return [shape] * len(self.function.operands) if of_trial is None else of_trial(shape)
 
     def _random(self, shape: Shape) -> list[Array]:
         random = np.random.default_rng(0)
         operands = []
-        for _, dtype in self.function.operands:
+        for of_operand, (_, dtype) in self._with_dtypes([shape]):
             kind = as_dtype(dtype)
             if kind.is_floating_point:
-                values: Array = random.standard_normal(shape, np.float32)
+                values: Array = random.standard_normal(of_operand, np.float32)
             else:
                 limits = np.iinfo(kind.numpy)
-                values = random.integers(limits.min, limits.max, shape, endpoint=True)
+                values = random.integers(limits.min, limits.max, of_operand, endpoint=True)
             operands.append(values.astype(kind.numpy))
         return operands
 
@@ -369,7 +382,7 @@ class CustomKernel:
         # Copies: a contract that works in place must not change the operands.
         wide = [each.astype(np.float32 if each.dtype.name == "bfloat16" else each.dtype) for each in operands]
         result, dtype = np.asarray(self.contract(*wide)), as_dtype(self.function.result)
-        shape = self._pattern.result_shape([operand.shape for operand in operands])
+        shape = self._result_shape([operand.shape for operand in operands])
         if result.shape != shape:
             raise ShapeError(f"{self.name}: the NumPy function returns shape {list(result.shape)}, not {list(shape)}")
         if result.dtype.kind == "f" and not dtype.is_floating_point:
@@ -452,16 +465,21 @@ def npu_kernel(
     """Make an op of a NumPy function and of the C++ that computes it on a core of an NPU.
 
     NPU devices, simulated ones included, run the C++; all others call the NumPy function. The C++ function has the name
-    of the NumPy function. It takes const pointers to an object of each operand, a pointer to the result's object, and
-    optionally int32 numbers, which get the elements of an object. The NumPy function gets bfloat16 as float32.
+    of the NumPy function. It takes const pointers to an object of each operand, a pointer to the object of the result,
+    and optionally int32 numbers, which get the elements of an object. The NumPy function gets bfloat16 as float32.
+
+    With "map", "rows" and "reduce", the C++ function may take pointers to two results of one type. The NumPy function
+    and the op then return a tuple.
 
     Args:
         source: C++, which may use `aie_api/aie.hpp` and the functions of `nt/vector_math.hpp`.
         pattern: "map": equal shapes, of which each object has `tile` elements in a line. "rows": an object is a row
             (the last dimension), padded with zeros to a multiple of 64 bytes. "reduce": the same with one element of
             result per row. "neighbours": one image, of which an object is a row; the function takes three const
-            pointers, to the row above, the row and the row below; the outermost rows are repeated. Or a `Pattern` of
-            your own: the shape of the result, and an offer with a design.
+            pointers, to the row above, the row and the row below; the outermost rows are repeated. "gemm": the product
+            of two matrices; the function adds the product of a tile of each to a tile of sums, in blocks whose extents
+            are constants of namespace `tile`. Or a `Pattern` of your own: the shape of the result, and an offer with a
+            design.
         tolerance: Largest difference from the NumPy function that `test` accepts, relative to 1 + its magnitude; by
             default 0.01 for floats and 0 for integers.
         tile: Elements of an object for "map".
@@ -469,7 +487,7 @@ def npu_kernel(
         columns: Most columns of the array that are used.
         cores: Most cores of a column that are used.
         gradient: Function from the gradient of the result and the operands to the gradients of the operands, all
-            tensors; without it there is none.
+            tensors; without it there is none. The gradients of two results are stacked.
 
     Returns:
         A decorator for the NumPy function; its result is a `CustomKernel`.
@@ -504,10 +522,14 @@ def npu_kernel(
                 f"npu_kernel: {name} takes ({', '.join(names)}) in Python and "
                 f"({', '.join(operand for operand, _ in prototype.operands)}) in C++"
             )
+        if prototype.results > chosen.results:
+            raise ArgumentError(
+                f"npu_kernel: {name} has {prototype.results} results; pattern {pattern!r} has {chosen.results} at most"
+            )
         text = f'{_HEADERS}{_MATH if "nt::" in source else ""}extern "C" {prototype.text};\n#line 1 "{name}"\n{source}'
         function = CoreFunction(
-            name, Source(name, text), operands, prototype.result, chosen.pointers, prototype.numbers, tile, depth,
-            columns, cores, cycles,
+            name, Source(name, text), operands, prototype.result, prototype.results, chosen.pointers,
+            prototype.numbers, tile, depth, columns, cores, cycles,
         )  # fmt: skip
         is_float = as_dtype(prototype.result).is_floating_point
         return CustomKernel(contract, function, chosen, 0.01 * is_float if tolerance is None else tolerance, gradient)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from running import in_child
 
 import npu_tensor as nt
-from npu_tensor.authoring.custom_kernel import CustomKernel
+from npu_tensor.authoring.apart import Failure, run_apart
+from npu_tensor.authoring.custom_kernel import CustomKernel, _refuse
+from npu_tensor.dataflow.array import ARRAYS
+from npu_tensor.dataflow.design import AccessPattern, Acquire, Design, FunctionCall, Release, Statement, Transfer
 from npu_tensor.kernels.dataflow_patterns import PATTERNS, CoreFunction, Pattern
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.runtime.sim import host_compiler
@@ -131,13 +138,105 @@ void k(const float *above, const float *row, const float *below, float *out, int
 )
 
 
+KERNELS["gemm"] = (
+    """
+void k(const bfloat16 *__restrict a, const bfloat16 *__restrict b, float *__restrict c) {
+    using Block = aie::mmul<tile::r, tile::s, tile::t, bfloat16, bfloat16>;
+    constexpr unsigned down = tile::m / tile::r, across = tile::n / tile::t;
+    for (unsigned i = 0; i < down; ++i)
+        for (unsigned j = 0; j < across; ++j) {
+            float *sums = c + (i * across + j) * Block::size_C;
+            Block block(aie::load_v<Block::size_C>(sums));
+            for (unsigned l = 0; l < tile::k / tile::s; ++l)
+                block.mac(aie::load_v<Block::size_A>(a + (l * down + i) * Block::size_A),
+                          aie::load_v<Block::size_B>(b + (l * across + j) * Block::size_B));
+            aie::store_v(sums, block.to_vector<float>());
+        }
+}
+""",
+    lambda a, b: a @ b,
+    {"pattern": "gemm", "tolerance": 1e-4},
+)
+KERNELS["gemm of int8"] = (
+    """
+void k(const int8 *a, const int8 *b, int32 *c) {
+    constexpr unsigned m = tile::m, n = tile::n, r = tile::r, s = tile::s, t = tile::t;
+    for (unsigned i = 0; i < m; ++i)
+        for (unsigned j = 0; j < n; ++j) {
+            int32 &sum = c[(i / r * n + j / t * t) * r + i % r * t + j % t];
+            for (unsigned l = 0; l < tile::k; ++l)
+                sum += a[l / s * s * m + i * s + l % s] * b[(l / s * n + j / t * t) * s + l % s * t + j % t];
+        }
+}
+""",
+    lambda a, b: a.astype(np.int32) @ b.astype(np.int32),
+    {"pattern": "gemm", "tolerance": 0},
+)
+
+
 def blurred(padded: Array) -> Array:
     """The mean of a pixel and its four neighbours, in which the pixel counts four times."""
     inside = padded[1:-1, 1:-1]
     return (padded[:-2, 1:-1] + padded[2:, 1:-1] + padded[1:-1, :-2] + padded[1:-1, 2:] + 4 * inside) / 8
 
 
-FAST = ("blur", "scale", "dot", "layer_norm")
+KERNELS["sum and difference"] = (
+    """
+void k(const int32 *__restrict a, const int32 *__restrict b, int32 *__restrict sum, int32 *__restrict difference,
+       int32 n) {
+    for (int i = 0; i < n; i += 16) {
+        const auto x = aie::load_v<16>(a + i), y = aie::load_v<16>(b + i);
+        aie::store_v(sum + i, aie::add(x, y));
+        aie::store_v(difference + i, aie::sub(x, y));
+    }
+}
+""",
+    lambda a, b: (a + b, a - b),
+    {"tolerance": 0},
+)
+KERNELS["most and place"] = (
+    """
+void k(const int32 *a, int32 *most, int32 *place, int32 n) {
+    *place = 0;
+    for (int i = 1; i < n; ++i) if (a[i] > a[*place]) *place = i;
+    *most = a[*place];
+}
+""",
+    lambda a: (a.max(-1), a.argmax(-1)),
+    {"pattern": "reduce", "tolerance": 0},
+)
+KERNELS["softmax"] = (
+    """
+void k(const float *__restrict a, float *__restrict out, int32 n) {
+    float most = a[0], sum = 0;
+    for (int i = 1; i < n; ++i) most = a[i] > most ? a[i] : most;
+    for (int i = 0; i < n; i += 16)
+        aie::store_v(out + i, nt::exp(nt::sub(aie::load_v<16>(a + i), aie::broadcast<float, 16>(most))));
+    for (int i = 0; i < n; ++i) sum += out[i];
+    const auto factor = nt::reciprocal(aie::broadcast<float, 16>(sum));
+    for (int i = 0; i < n; i += 16) aie::store_v(out + i, nt::mul(aie::load_v<16>(out + i), factor));
+}
+""",
+    lambda a: np.exp(a - a.max(-1, keepdims=True)) / np.exp(a - a.max(-1, keepdims=True)).sum(-1, keepdims=True),
+    {"pattern": "rows", "tolerance": 1e-6},
+)
+KERNELS["filter"] = (
+    """
+constexpr int32 taps[4] = {1, 3, 3, 1};
+void k(const int16 *a, int32 *out, int32 n) {
+    for (int i = 0; i < n; ++i) {
+        out[i] = 0;
+        for (int tap = 0; tap < 4 && tap <= i; ++tap) out[i] += taps[tap] * a[i - tap];
+    }
+}
+""",
+    lambda a: sum(
+        factor * np.pad(a.astype(np.int32), [(0, 0)] * (a.ndim - 1) + [(lag, 0)])[..., : a.shape[-1]]
+        for lag, factor in enumerate((1, 3, 3, 1))
+    ),
+    {"pattern": "rows", "tolerance": 0},
+)
+FAST = ("blur", "scale", "dot", "layer_norm", "gemm")
 
 
 @pytest.mark.parametrize(
@@ -166,7 +265,7 @@ def test_a_kernel_is_an_op() -> None:
         np.testing.assert_array_equal(nt.jit(kernel)(x).numpy(), 3 * x.numpy())
 
 
-@pytest.mark.parametrize("name", ["scale", "dot", "layer_norm", "blur"])
+@pytest.mark.parametrize("name", ["scale", "dot", "layer_norm", "blur", "gemm"])
 def test_each_pattern_computes_in_a_graph(name: str) -> None:
     source, contract, options = KERNELS[name]
     kernel = made(source, contract, **options)
@@ -175,11 +274,55 @@ def test_each_pattern_computes_in_a_graph(name: str) -> None:
     for strided in (False, True):
         operands = [nt.from_numpy(values.copy()).to(dtype).realize() for dtype in dtypes]
         operands = [each[1:41].T if strided else each for each in operands]
+        if name == "gemm":
+            operands[1] = operands[1].T
         with nt.default_device("sim:npu2"):
             result = kernel(*operands)
             assert nt.explain(result)[-1].device == "sim:npu2"
             computed = result.float().numpy()
         np.testing.assert_allclose(computed, kernel(*operands).float().numpy(), rtol=1e-2, atol=1e-2)
+
+
+def test_a_contract_of_a_module_named_like_one_of_ops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scale, "__module__", "conv")
+    kernel = made(SCALE, scale)
+    with nt.default_device("sim:npu2"):
+        assert kernel(nt.ones(5, dtype="int32")).tolist() == [3] * 5
+
+
+def test_two_results_are_a_tuple() -> None:
+    kernel = made(*KERNELS["sum and difference"][:2])
+    assert repr(kernel) == "<npu_kernel k(a: int32, b: int32) -> int32, int32>"
+    x, y = nt.arange(3000).to(nt.int32).reshape(30, 100), nt.full((30, 100), 7, dtype="int32")
+    for device in ("cpu", "sim:npu1", "sim:npu2"):
+        with nt.default_device(device):
+            total, difference = kernel(x, y)
+            np.testing.assert_array_equal((total * difference).numpy(), x.numpy() ** 2 - 49)
+            most, place = made(*KERNELS["most and place"][:2], pattern="reduce")(-x)
+            np.testing.assert_array_equal((most + place).numpy(), np.arange(30) * -100)
+    scalar = "void k(const float *a, float *b, float *c, int32 n) { for (int i = 0; i < n; ++i) b[i] = c[i] = a[i]; }"
+    copies = made(scalar, lambda a: (a, a), gradient=lambda of, a: (of.sum(0),))
+    z = nt.ones(5, requires_grad=True)
+    one, two = copies(z)
+    (one + 2 * two).sum().backward()
+    assert z.grad.tolist() == [3] * 5
+    assert copies.cost((4096,)).counted.scalar == 2048
+    assert "result1" in copies.iron((4096,))
+
+
+def test_an_edited_kernel_does_not_keep_constants_of_the_first_version() -> None:
+    source = """
+struct Taps { static constexpr int32 values[2] = {FACTOR, 2}; };
+inline int32 offset = FACTOR;
+void k(const int32 *a, int32 *out, int32 n) {
+    for (int i = 0; i < n; ++i) out[i] = a[i] * Taps::values[i & 1] + offset;
+}
+"""
+    x = nt.arange(6).to(nt.int32).realize()
+    for factor in (3, 5):
+        kernel = made(source.replace("FACTOR", str(factor)), lambda a: a)
+        with nt.default_device("sim:npu2"):
+            assert kernel(x)[4].item() == 5 * factor
 
 
 def test_gradients() -> None:
@@ -239,7 +382,9 @@ def test_costs_say_what_bounds_a_kernel() -> None:
     assert scalar.counted.scalar == 1024
     assert vectors.counted.scalar == 0
     assert "most for scalar code" in repr(scalar)
-    assert scalar.bounds["core"] > 5 * vectors.bounds["core"]
+    assert scalar.bounds["compute"] > 5 * vectors.bounds["compute"]
+    assert scalar.bounds["ddr"] == vectors.bounds["ddr"] < vectors.seconds * 1.1
+    assert scalar.seconds == scalar.bounds[scalar.limit] == max(scalar.bounds.values())
     assert scalar.limit == "compute"
     one_buffer = made(loop, scale, columns=1, cores=1, depth=1)
     assert one_buffer.cost((1 << 16,)).seconds > 20 * scalar.seconds
@@ -260,8 +405,27 @@ def test_a_pattern_of_your_own() -> None:
 
     kernel = made(SCALE, scale, pattern=Pattern(lambda shapes: shapes[0], claim), tolerance=0)
     assert kernel.test((5, 40), targets=["npu1"])
-    with pytest.raises(nt.ArgumentError, match="patterns"):
-        kernel.cost((100,))
+    assert kernel.cost((100,)).elements == 64
+
+    def copies(function: CoreFunction, task: Task, target: Target) -> Offer | Refusal:
+        return PATTERNS["map"].claim(function._replace(cycles=lambda *_: 100), task, target)
+
+    with pytest.raises(nt.ArgumentError, match=r"does not call `function\.cycles`"):
+        made(SCALE, scale, pattern=Pattern(lambda shapes: shapes[0], copies)).cost((100,))
+
+
+def test_products_check_their_operands() -> None:
+    kernel = made(*KERNELS["gemm"][:2], pattern="gemm")
+    with pytest.raises(nt.ShapeError, match=r"takes matrices \(..., M, K\) and \(..., K, N\), not \[2, 3\], \[2, 3\]"):
+        kernel(nt.ones(2, 3).bfloat16(), nt.ones(2, 3).bfloat16())
+    rounded = made("void k(const int8 *a, const int8 *b, int8 *c) {}", lambda a, b: a @ b, pattern="gemm")
+    (problem,) = rounded.check((8, 8, 8))
+    assert "no sums of products of int8 and int8 in int8" in problem
+    for arch, target in (("aie2", "npu1"), ("aie2p", "npu2")):
+        cost = kernel.cost((64, 64, 64), target=target)
+        products = cost.elements * 64  # all of K in a call
+        assert cost.counted.scalar == 0
+        assert cost.counted.vector == pytest.approx(products / ARRAYS[arch].macs_per_cycle["bfloat16"], rel=0.05)
 
 
 HEAD = "void k(const int32 *a, int32 *out, int32 n) { "
@@ -293,6 +457,108 @@ def test_broken_kernels_say_what_is_wrong(name: str) -> None:
     assert re.search(message, trials[0].problem), trials[0].problem
 
 
+def test_processes_are_used_again_until_code_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    (first,) = run_apart([os.getpid], 60)
+    assert first != os.getpid()
+    again, wrong = run_apart([os.getpid, partial(_refuse, "wrong")], 60)
+    assert (again, wrong) == (first, Failure("wrong", ran=False))
+    assert in_child(lambda: run_apart([os.getpid], 60)) != [first]
+    assert run_apart([os.getpid, partial(int, "x")], 60)[0] == first
+    (second,) = run_apart([os.getpid], 60)
+    assert second != first
+    assert run_apart([os.abort, os.getpid], 60) == [
+        Failure("the code crashed (SIGABRT)"),
+        Failure("not tried, because an earlier one failed"),
+    ]
+    run_apart([os.getpid], 60)
+    monkeypatch.setenv("OF_A_TEST", "1")
+    assert run_apart([partial(os.getenv, "OF_A_TEST")], 60) == ["1"]
+
+
+def in_bodies(edit: Callable[[Statement], Iterable[Statement]]) -> Callable[[Design], Design]:
+    """Replace each statement of the workers."""
+    return lambda design: dataclasses.replace(
+        design,
+        workers=tuple(
+            dataclasses.replace(worker, body=tuple(new for old in worker.body for new in edit(old)))
+            for worker in design.workers
+        ),
+    )
+
+
+def in_transfers(edit: Callable[[Transfer], Transfer]) -> Callable[[Design], Design]:
+    return lambda design: dataclasses.replace(
+        design, sequence=tuple(edit(step) if isinstance(step, Transfer) else step for step in design.sequence)
+    )
+
+
+def halved(step: Transfer) -> Transfer:
+    pattern = AccessPattern.linear(step.pattern.elements // 2, step.pattern.offset)
+    return step._replace(pattern=pattern) if step.fifo.startswith("result") else step
+
+
+BROKEN_DESIGNS: dict[str, tuple[Callable[[Design], Design], str]] = {
+    "missing release": (
+        in_bodies(lambda old: [] if isinstance(old, Release) else [old]),
+        r"core \(0,2\) still holds 1 objects of fifo in0_a_0_2",
+    ),
+    "release of more than is held": (
+        in_bodies(lambda old: [old._replace(objects=2) if isinstance(old, Release) else old]),
+        r"core \(0,2\) releases 2 objects of fifo in0_a_0_2 while it holds 1",
+    ),
+    "deadlock: more objects than a stream holds": (
+        in_bodies(lambda old: [old._replace(objects=5) if isinstance(old, Acquire) else old]),
+        r"core \(0,2\) acquires 5 objects of fifo in0_a_0_2, whose depth is 2",
+    ),
+    "use after release": (
+        in_bodies(lambda old: [old, Release(old.fifo, 1)] if isinstance(old, Acquire) else [old]),
+        r"core \(0,2\) calls k with object 0 of an acquire of fifo in0_a_0_2, which it does not hold",
+    ),
+    "wrong number of arguments": (
+        in_bodies(lambda old: [old._replace(arguments=old.arguments[1:]) if isinstance(old, FunctionCall) else old]),
+        r"core \(0,2\): k takes 3 arguments, and gets 2",
+    ),
+    "deadlock: less is read than written": (in_transfers(halved), "the drains take 6144 bytes of fifo result_0"),
+    "transfer out of range": (
+        in_transfers(lambda step: step._replace(pattern=step.pattern.moved(4096))),
+        r"shim \(0,0\): the fill of fifo in0_a_0 .* reaches element 7167, and in0_a has 0 to 6143",
+    ),
+    "two writers": (
+        in_transfers(lambda step: step._replace(pattern=step.pattern._replace(offset=0))),
+        "drains of fifos result_0 and result_1 both write element 0",
+    ),
+    "no wait": (in_transfers(lambda step: step._replace(wait=False)), "the last drain of fifo result_0 .* not waited"),
+    "too much code": (
+        lambda design: dataclasses.replace(
+            design, functions=tuple(dataclasses.replace(each, program_bytes=20000) for each in design.functions)
+        ),
+        r"core \(0,2\) needs about 20832 bytes of program memory",
+    ),
+    "two workers": (
+        lambda design: dataclasses.replace(design, workers=(*design.workers, design.workers[0])),
+        r"core \(0,2\) has 2 workers",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_DESIGNS)
+def test_broken_designs_say_where_and_which_rule(name: str) -> None:
+    edit, message = BROKEN_DESIGNS[name]
+
+    def claim(function: CoreFunction, task: Task, target: Target) -> Offer | Refusal:
+        offer = PATTERNS["map"].claim(function, task, target)
+        assert isinstance(offer, Offer)
+        return offer._replace(design=lambda: edit(offer.design()))
+
+    kernel = made(SCALE, scale, pattern=Pattern(lambda shapes: shapes[0], claim))
+    (problem,) = kernel.check((5000,))
+    assert re.search(message, problem), problem
+    with nt.default_device("sim:npu2"):
+        y = kernel(nt.ones(5000, dtype="int32"))
+        assert re.search(message, nt.explain(y)[-1].why)
+        assert y.sum().item() == 15000
+
+
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
@@ -300,6 +566,9 @@ def test_broken_kernels_say_what_is_wrong(name: str) -> None:
         ("void k(const double *a, double *out) {}", {}, "takes `const double"),
         ("void k(int32 *out, const int32 *a) {}", {}, "in this order"),
         ("void k(const int32 *a) {}", {}, "1 operands and 0 results"),
+        ("void k(const int32 *a, int32 *out, float *more) {}", {}, "results of int32 and float32"),
+        ("void k(const int32 *a, int32 *b, int32 *c, int32 *d) {}", {}, "3 results; pattern 'map' has 2 at most"),
+        (SCALE.replace("int32 n", "int32 *more"), {"pattern": "gemm"}, "2 results; pattern 'gemm' has 1 at most"),
         ("void k(const int32 *b, int32 *out) {}", {}, r"takes \(a\) in Python and \(b\) in C\+\+"),
         (SCALE, {"pattern": "spiral"}, "pattern must be one of map"),
         (SCALE, {"pattern": "neighbours"}, "takes 3 pointers"),

@@ -146,6 +146,30 @@ def test_bring_your_model(run_directory: Path) -> None:
     assert "gemm" in shown.text("npu-rows")
 
 
+@needs_compiler
+def test_write_a_kernel(run_directory: Path) -> None:
+    shown = shown_by(9, run_directory)
+    assert re.search(r"\d+ of 1023 elements differ", shown.text("wrong"))
+    assert re.search(r"leaky:4:\d+: error(.|\n)* 4 \|", shown.text("typo"))
+    assert "most for scalar code" in shown.text("scalar")
+    assert "limited by stream" in shown.text("vector")
+    assert "<svg" in shown.html("vector")
+    one, two = shown.numbers("double")[:2]
+    assert two < one
+    seconds = [float(line.split()[2]) for line in shown.text("all").splitlines()]
+    assert sorted(seconds, reverse=True) == seconds
+    assert shown.text("all").rstrip().endswith("limited by ddr")
+    assert re.search(r"leaky .* sim:npu2 .* custom", shown.text("use"))
+
+
+@needs_compiler
+def test_write_a_stencil(run_directory: Path) -> None:
+    shown = shown_by(10, run_directory)
+    assert "differ" not in shown.text("scalar")
+    assert "limited by ddr" in shown.text("fast")
+    assert shown.numbers("image")[-6:] == [39, 40, 79, 80, 119, 120]
+
+
 @pytest.mark.parametrize("path", SIMULATING, ids=name)
 def test_without_a_compiler(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulated parts report that the compiler is missing, and every cell succeeds."""

@@ -19,9 +19,12 @@ from running import python
 import npu_tensor as nt
 from npu_tensor.cli.ops import is_in_place
 from npu_tensor.config import SETTINGS
+from npu_tensor.dataflow.array import Arch
+from npu_tensor.dataflow.design import Source
 from npu_tensor.dtypes import DTYPES
 from npu_tensor.ops import registry
 from npu_tensor.runtime.devices.device_kind import OPTIONS
+from npu_tensor.runtime.sim import host_compiler
 
 FUNCTIONS = [name for name in registry.functions() if not is_in_place(name)]
 
@@ -85,6 +88,22 @@ def test_every_setting_and_every_option_has_a_row(reference: ModuleType) -> None
     # Handwritten text is unchanged.
     written = [line for line in text.splitlines() if line not in reference.TABLES]
     assert [line for line in page.splitlines() if line in written] == written
+
+
+@pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+@pytest.mark.parametrize("arch", ["aie2", "aie2p"])
+def test_the_table_of_the_core_language_has_what_headers_declare(reference: ModuleType, arch: Arch) -> None:
+    page = reference.with_tables((ROOT / "docs" / "write_a_kernel.md").read_text("utf-8"))
+    names = set(re.findall(r"`((?:aie|nt)::\w+)`", page))
+    if arch == "aie2":
+        names -= {"aie::exp2", "aie::tanh"}
+    uses = "\n".join(f"namespace n{number} {{ using {name}; }}" for number, name in enumerate(sorted(names)))
+    text = f"#include <aie_api/aie.hpp>\n#include <nt/vector_math.hpp>\n{uses}"
+    host_compiler.library(Source("names", text), arch)
+    assert re.search("`aie::mmul` \\([^)]*`mac`", page)
+    # The headers of the package are users of the table, too.
+    headers = "".join(path.read_text("utf-8") for path in (ROOT / "kernels" / "include" / "nt").glob("*.hpp"))
+    assert set(re.findall(r"\baie::\w+(?=\(|<[^<>]*>\()", headers)) <= names
 
 
 def test_every_public_name_that_is_no_op_is_described(reference: ModuleType) -> None:

@@ -94,6 +94,19 @@ inline void share_exponent(const bfloat16 *from, unsigned stride, float *to, uns
 
 }  // namespace detail
 
+namespace detail {
+
+// Products that one instruction adds, as macs_per_cycle in dataflow/array.py; bfloat16 of aie2p is several instructions.
+template <typename A, typename B>
+constexpr unsigned products_per_instruction(bool shared_exponents) {
+    constexpr unsigned generation = nt_host::AIE2 ? 1 : 2;
+    if constexpr (std::is_same_v<A, bfloat16>) return nt_host::AIE2 ? 128 : shared_exponents ? 341 : 24;
+    if constexpr (sizeof(A) == 4) return generation * 16;
+    return generation * (sizeof(A) + sizeof(B) == 2 ? 256 : sizeof(A) + sizeof(B) == 3 ? 128 : 64);
+}
+
+}  // namespace detail
+
 // C = A B or C += A B, with A of M x K, B of K x N and C of M x N, each row after row in one register.
 template <unsigned M_, unsigned K_, unsigned N_, typename A, typename B = A, typename Tag = accauto>
 class mmul {
@@ -120,9 +133,13 @@ class mmul {
 
     void mul(const vector<A, size_A> &a, const vector<B, size_B> &b) {
         for (unsigned i = 0; i < size_C; ++i) c_.data[i] = 0;
+        c_.follow(nt_host::Timed());
         mac(a, b);
     }
     void mac(const vector<A, size_A> &a, const vector<B, size_B> &b) {
+        constexpr auto instruction = detail::is_float_v<A> ? nt_host::PRODUCT : nt_host::INTEGER_PRODUCT;
+        constexpr unsigned each = detail::products_per_instruction<A, B>(shared_exponents);
+        c_.follow(nt_host::issue(instruction, nt_host::pieces(M * K * N, each), c_, a, b));
         if constexpr (shared_exponents) {
             mac_shared(a, b);
             return;

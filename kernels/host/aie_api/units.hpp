@@ -10,8 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #ifdef NT_HOST_COUNT
-#include <set>
-#include <vector>
+#include <cstdlib>
 #endif
 
 namespace nt_host {
@@ -61,7 +60,33 @@ struct Value {
     unsigned ready = 0;
     unsigned char places = ANYWHERE, loads = 0, stores = 0;
 };
-inline thread_local std::vector<Value> values(1);  // the first is a constant: in registers of both kinds
+
+// A growing array. Reading <vector> would take as long as compiling a kernel.
+template <typename T>
+class List {
+  public:
+    List() = default;
+    List(const List &) = delete;
+    List &operator=(const List &) = delete;
+    ~List() { std::free(items_); }
+    unsigned size() const { return size_; }
+    T &operator[](unsigned number) { return items_[number]; }
+    void push_back(const T &item) {
+        if (size_ == room_) {
+            room_ = 2 * room_ + 64;
+            items_ = static_cast<T *>(std::realloc(items_, room_ * sizeof(T)));
+        }
+        items_[size_++] = item;
+    }
+
+  private:
+    T *items_ = nullptr;
+    unsigned size_ = 0, room_ = 0;
+};
+struct Values : List<Value> {
+    Values() { push_back({}); }  // a constant: in registers of both kinds
+};
+inline thread_local Values values;
 
 inline void take_port_a(Value &value, unsigned instructions) {
     work[LOAD] -= value.loads;
@@ -147,10 +172,13 @@ inline void stored_unaligned(unsigned bytes) {
 // Numbers that were broadcast before are still in registers: constants, in a loop.
 template <typename T>
 void broadcasted(T value) {
-    static thread_local std::set<std::uint64_t> held;
+    static thread_local List<std::uint64_t> held;
     std::uint64_t bits = sizeof(T);
     std::memcpy(reinterpret_cast<char *>(&bits) + 4, &value, sizeof value);
-    work[MOVE] += held.insert(bits).second;
+    for (unsigned i = 0; i < held.size(); ++i)
+        if (held[i] == bits) return;
+    held.push_back(bits);
+    ++work[MOVE];
 }
 
 #else

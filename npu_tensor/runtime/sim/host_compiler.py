@@ -121,7 +121,10 @@ def _find(cxx: str | None, path: str | None) -> _Compiler | _Failed:
                 hangs = isinstance(error, BuildError) and error.transient
                 tried.append(f"{command[0]} gave no answer" if hangs else command[0])
                 continue
-        return _Compiler(tuple(command), _version(macros), hashlib.sha256(macros.encode()).hexdigest())
+        version = _version(macros)
+        if version.startswith("gcc"):  # Else libraries of one process share the constants of equally named classes.
+            command.append("-fno-gnu-unique")
+        return _Compiler(tuple(command), version, hashlib.sha256(macros.encode()).hexdigest())
     if chosen:
         found = f" ({tried[0]}) takes no C++20 for {platform.machine()}" if tried else " names no program"
         return _Failed(f"CXX={cxx}{found}; unset CXX or name a C++ compiler")
