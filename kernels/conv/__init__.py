@@ -100,7 +100,7 @@ def _offer(task: Task, target: Target, operand: str, result: str, code: Epilogue
     assert task.call is not None
     attributes = task.call.attributes
     outputs, channels, *kernel = weights.shape
-    if 0 in weights.shape:
+    if 0 in weights.shape or 0 in image.shape:
         return Refusal("a sum of no products")
     image, stride, dilation = _without_gaps(task, image, kernel)
     batch, *extents, _ = image.shape
@@ -111,6 +111,8 @@ def _offer(task: Task, target: Target, operand: str, result: str, code: Epilogue
     read = math.gcd(channels, MOST_READ)
     if channels // read > ITERATIONS:
         channels, read = -(-channels // MOST_READ) * MOST_READ, MOST_READ
+    if channels // read > ITERATIONS:
+        return Refusal(f"conv_2d: {channels} channels; {ITERATIONS * MOST_READ} are the most")
     problem = ConvProblem(
         target.array.arch,
         target.columns,

@@ -77,6 +77,7 @@ CASES = {
     "1x1 with a border": Case(2, 8, (9, 7), 16, (1, 1), padding=(1, 2)),
     "smaller than a core's part": Case(1, 8, (2, 3), 5, (3, 3), padding=(1, 1)),
     "uneven": Case(1, 20, (30, 37), 12, (2, 3), (3, 2), (0, 2), (2, 3)),
+    "more than 64 pieces of channels": Case(1, 520, (5, 4), 9, (1, 3)),
     "many channels": Case(1, 136, (7, 7), 130, (3, 3), padding=(1, 1)),
 }
 
@@ -247,6 +248,7 @@ def test_shapes_share_configurations(where: Target) -> None:
     [
         (16, (3, 3), 2, "conv_2d: 2 groups of channels"),
         (16, (13, 13), 1, "conv_2d: a kernel of 13 x 13 does not fit a core"),
+        (4104, (1, 3), 1, "conv_2d: 4160 channels; 4096 are the most"),
     ],
 )
 def test_refusals(channels: int, kernel: Pair, groups: int, reason: str) -> None:
