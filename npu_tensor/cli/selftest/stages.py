@@ -143,8 +143,9 @@ def _fused_attention(rng: np.random.Generator) -> list[Tensor]:
 
 
 def _convolution(rng: np.random.Generator) -> list[Tensor]:
-    image, weight = _halves(rng, 2, 16, 21, 18), _halves(rng, 40, 16, 3, 3)
-    return [nt.conv2d(image, weight, padding=1).relu()]
+    image, weight, depthwise = _halves(rng, 2, 16, 21, 18), _halves(rng, 40, 16, 3, 3), _halves(rng, 40, 1, 3, 3)
+    x = nt.conv2d(image, weight, padding=1).relu()
+    return [nt.max_pool2d(nt.conv2d(x, depthwise, padding=1, groups=40), 3, 2, 1)]
 
 
 FIRST_PROBE: Final = "one kernel"
@@ -191,7 +192,7 @@ _PROGRAMS: Final = {
     ),
     "convolution": _Program(
         _convolution,
-        "a convolution that reads padded windows in place",
+        "two convolutions, one of them depthwise, and a pool, which read padded windows in place",
         "the kernel computes wrong; please report it with the output of npu-tensor doctor",
         exact=False,
     ),
