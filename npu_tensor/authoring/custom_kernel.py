@@ -65,7 +65,7 @@ _CXX_DTYPES: Final[Mapping[str, str]] = {
 }
 _POINTER: Final = re.compile(r"(const\s+)?(\w+)\s*\*\s*(?:__restrict\s+|__restrict__\s+)?(\w+)")
 _NUMBER: Final = re.compile(r"(?:int32|int32_t|int)\s+\w+")
-_HEADERS: Final = "#include <aie_api/aie.hpp>\n"
+_HEADERS: Final = "#define NT_HOST_GUARD  // The simulator reports a crash.\n#include <aie_api/aie.hpp>\n"
 _MATH: Final = "#include <nt/vector_math.hpp>\n"
 
 

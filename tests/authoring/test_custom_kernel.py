@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import faulthandler
+import multiprocessing
 import os
 import re
+import signal
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -588,3 +591,34 @@ def test_a_graph_does_not_run_a_kernel_that_crashes() -> None:
         assert row.device == "cpu"
         assert "crashed" in row.why
         assert y.sum().item() == 15000
+
+
+@pytest.mark.parametrize(
+    ("code", "crash"),
+    [("out[a[0] << 24] = 1;", "SIGSEGV"), ("if (a[0]) abort();", "SIGABRT"), ("if (a[0]) __builtin_trap();", "SIG")],
+)
+def test_a_graph_survives_a_crash_that_depends_on_data(code: str, crash: str) -> None:
+    source = f'extern "C" void abort();\n{HEAD} {code} for (int i = 0; i < n; ++i) out[i] = 3 * a[i]; }}'
+    kernel = made(source, scale)
+
+    def run() -> None:
+        with nt.default_device("sim:npu2"):
+            y = kernel(nt.full((5000,), 50, dtype="int32"))
+            assert nt.explain(y)[-1].device == "sim:npu2"
+            with pytest.warns(RuntimeWarning, match=rf"k in core \(0,2\): the code crashed \({crash}"):
+                assert y.sum().item() == 750000
+
+    in_child(run)  # The device is out of order afterwards.
+
+
+def test_crashes_of_other_code_end_a_process_as_before() -> None:
+    def crash() -> None:
+        faulthandler.disable()
+        with nt.default_device("sim:npu2"):
+            assert made(SCALE, scale)(nt.ones(5, dtype="int32")).tolist() == [3] * 5
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    child = multiprocessing.get_context("fork").Process(target=crash)
+    child.start()
+    child.join(60)
+    assert child.exitcode == -signal.SIGSEGV
