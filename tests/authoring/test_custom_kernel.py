@@ -295,6 +295,12 @@ def test_a_contract_of_a_module_named_like_one_of_ops(monkeypatch: pytest.Monkey
 
 def test_two_results_are_a_tuple() -> None:
     kernel = made(*KERNELS["sum and difference"][:2])
+    for wrong, message in (
+        (lambda a, b: a + b, r"returns 1 results, the C\+\+ 2"),
+        (lambda a, b: (a + b, a.sum()), r"returns shape \[\], not \[5\]"),
+    ):
+        with pytest.raises(nt.ShapeError, match=message):
+            made(KERNELS["sum and difference"][0], wrong).test((5,))
     assert repr(kernel) == "<npu_kernel k(a: int32, b: int32) -> int32, int32>"
     x, y = nt.arange(3000).to(nt.int32).reshape(30, 100), nt.full((30, 100), 7, dtype="int32")
     for device in ("cpu", "sim:npu1", "sim:npu2"):
@@ -424,6 +430,10 @@ def test_products_check_their_operands() -> None:
     rounded = made("void k(const int8 *a, const int8 *b, int8 *c) {}", lambda a, b: a @ b, pattern="gemm")
     (problem,) = rounded.check((8, 8, 8))
     assert "no sums of products of int8 and int8 in int8" in problem
+    numbers = made("void k(const int8 *a, const int8 *b, int32 *c, int32 n) {}", lambda a, b: a @ b, pattern="gemm")
+    assert "constants of namespace `tile`" in numbers.check((8, 8, 8))[0]
+    scalar = made(*KERNELS["gemm of int8"][:2], pattern="gemm").cost((64, 64, 64))
+    assert scalar.counted.scalar == scalar.elements * 64
     for arch, target in (("aie2", "npu1"), ("aie2p", "npu2")):
         cost = kernel.cost((64, 64, 64), target=target)
         products = cost.elements * 64  # all of K in a call
