@@ -32,11 +32,15 @@ MOST_ELEMENTS: Final = 1 << 20
 
 
 class ObjectSizes(NamedTuple):
-    """Elements of the operands' and of the result's object in memory, and of those that are data, not padding."""
+    """Elements of the operands' and of the result's object in memory, and of those that are data, not padding.
+
+    steps: Scalar operations that an element of the result takes at least.
+    """
 
     operands: tuple[int, ...]
     result: int
     data: int
+    steps: int = 1
 
 
 class CoreFunction(NamedTuple):
@@ -341,6 +345,8 @@ def _claim_gemm(function: CoreFunction, task: Task, target: Target) -> Offer | R
             f"{function.name}: no sums of products of {left} and {right} in {function.result}; equal operands of "
             "bfloat16 or float32 take float, int8 and int16 take int32"
         )
+    if function.numbers:
+        return Refusal(f"{function.name}: takes numbers; the extents of tiles are constants of namespace `tile`")
     operands = folded(task)
     m, k, n = *operands.a.shape[-2:], operands.b.shape[-1]
     columns = min(target.columns, function.columns)
@@ -352,7 +358,7 @@ def _claim_gemm(function: CoreFunction, task: Task, target: Target) -> Offer | R
     tiling, blocks = tilings[0], problem.blocks
     rows = blocks.rows * blocks.r
     text = _TILE.format(rows, tiling.k, tiling.n, *blocks[:3]) + function.source.text
-    sizes = ObjectSizes((rows * tiling.k, tiling.k * tiling.n), rows * tiling.n, rows * tiling.n)
+    sizes = ObjectSizes((rows * tiling.k, tiling.k * tiling.n), rows * tiling.n, rows * tiling.n, tiling.k)
     cycles = function.cycles(function._replace(source=Source(function.name, text)), target.array.arch, sizes)
     if isinstance(cycles, str):
         return Refusal(cycles)

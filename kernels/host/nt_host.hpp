@@ -12,6 +12,11 @@
 #include <exception>
 #include <type_traits>
 
+#ifdef NT_HOST_GUARD
+#include <csetjmp>
+#include <csignal>
+#endif
+
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -65,6 +70,51 @@ class FlushDenormals {
     FlushDenormals &operator=(const FlushDenormals &) = delete;
 };
 
+#ifdef NT_HOST_GUARD
+
+// Signals of a crash end the guarded function, and not the process. All others go to the handler before this one.
+struct Guard {
+    struct Crash {
+        int signal;
+        const char *message;
+        struct sigaction before;
+    };
+    static inline Crash crashes[] = {{SIGSEGV, "the code crashed (SIGSEGV)", {}},
+                                     {SIGBUS, "the code crashed (SIGBUS)", {}},
+                                     {SIGFPE, "the code crashed (SIGFPE)", {}},
+                                     {SIGILL, "the code crashed (SIGILL)", {}},
+                                     {SIGABRT, "the code crashed (SIGABRT)", {}}};
+    static inline thread_local sigjmp_buf *back = nullptr;
+
+    static void handle(int signal, siginfo_t *info, void *context) {
+        int number = 0;
+        while (crashes[number].signal != signal) ++number;
+        if (back) siglongjmp(*back, number + 1);
+        const struct sigaction &before = crashes[number].before;
+        if (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN) {
+            sigaction(signal, &before, nullptr);
+            raise(signal);
+        } else {
+            before.sa_sigaction(signal, info, context);
+        }
+    }
+    static bool install() {
+        struct sigaction action = {};
+        action.sa_sigaction = handle;
+        action.sa_flags = SA_SIGINFO | SA_NODEFER;
+        for (Crash &crash : crashes) sigaction(crash.signal, &action, &crash.before);
+        return true;
+    }
+
+    explicit Guard(sigjmp_buf *buffer) {
+        [[maybe_unused]] static const bool installed = install();
+        back = buffer;
+    }
+    ~Guard() { back = nullptr; }
+};
+
+#endif
+
 // What a design says about one argument: a pointer to elements of some size, or a number.
 template <std::size_t ElementBytes>
 struct Pointer {};
@@ -117,6 +167,11 @@ struct Entry<function, reset, Signature<Declared...>, void (*)(Arguments...)> {
         asm volatile("" : "+r"(opaque));  // Inlined arithmetic could move out of the scope of the mode.
         reset();
         const FlushDenormals flush;
+#ifdef NT_HOST_GUARD
+        sigjmp_buf buffer;
+        const Guard guard(&buffer);
+        if (const int crash = sigsetjmp(buffer, 0)) return Guard::crashes[crash - 1].message;
+#endif
         try {
             opaque(arguments...);
             return nullptr;

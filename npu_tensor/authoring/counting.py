@@ -46,7 +46,7 @@ class Counted(NamedTuple):
         vector: Vector instructions.
         moves: Move instructions.
         chain: Cycles of the longest chain of dependent instructions.
-        scalar: Elements that scalar code moves, each counted once.
+        scalar: Elements that scalar code moves, each counted once, or products of matrices that it computes.
     """
 
     loads: int
@@ -122,7 +122,7 @@ def _count(function: CoreFunction, arch: Arch, sizes: ObjectSizes) -> tuple[int,
         scalar = max(function.results * out.nbytes - by_vectors[1], 0) // out.itemsize
     else:  # One element is written in any way; an operand is read, if not all of them.
         scalar = max(in_[0].nbytes - by_vectors[0], 0) // in_[0].itemsize
-    return loads, store, vector, move, chain, scalar
+    return loads, store, vector, move, chain, scalar * sizes.steps
 
 
 def _element(type_: ObjectType) -> str:

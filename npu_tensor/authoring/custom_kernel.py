@@ -65,7 +65,7 @@ _CXX_DTYPES: Final[Mapping[str, str]] = {
 }
 _POINTER: Final = re.compile(r"(const\s+)?(\w+)\s*\*\s*(?:__restrict\s+|__restrict__\s+)?(\w+)")
 _NUMBER: Final = re.compile(r"(?:int32|int32_t|int)\s+\w+")
-_HEADERS: Final = "#include <aie_api/aie.hpp>\n"
+_HEADERS: Final = "#define NT_HOST_GUARD  // The simulator reports a crash.\n#include <aie_api/aie.hpp>\n"
 _MATH: Final = "#include <nt/vector_math.hpp>\n"
 
 
@@ -381,13 +381,21 @@ class CustomKernel:
     def _expected(self, operands: Sequence[Array]) -> Array:
         # Copies: a contract that works in place must not change the operands.
         wide = [each.astype(np.float32 if each.dtype.name == "bfloat16" else each.dtype) for each in operands]
-        result, dtype = np.asarray(self.contract(*wide)), as_dtype(self.function.result)
-        shape = self._result_shape([operand.shape for operand in operands])
-        if result.shape != shape:
-            raise ShapeError(f"{self.name}: the NumPy function returns shape {list(result.shape)}, not {list(shape)}")
-        if result.dtype.kind == "f" and not dtype.is_floating_point:
-            raise DTypeError(f"{self.name}: the NumPy function returns {result.dtype}, the C++ {dtype.name}")
-        return result.astype(dtype.numpy)
+        dtype, answer = as_dtype(self.function.result), self.contract(*wide)
+        results = answer if isinstance(answer, tuple) else (answer,)
+        if len(results) != self.function.results:
+            counts = f"{len(results)} results, the C++ {self.function.results}"
+            raise ShapeError(f"{self.name}: the NumPy function returns {counts}")
+        shape = self._pattern.result_shape([operand.shape for operand in operands])
+        planes = []
+        for result in map(np.asarray, results):
+            if result.shape != shape:
+                lists = f"{list(result.shape)}, not {list(shape)}"
+                raise ShapeError(f"{self.name}: the NumPy function returns shape {lists}")
+            if result.dtype.kind == "f" and not dtype.is_floating_point:
+                raise DTypeError(f"{self.name}: the NumPy function returns {result.dtype}, the C++ {dtype.name}")
+            planes.append(result.astype(dtype.numpy))
+        return np.stack(planes) if len(planes) > 1 else planes[0]
 
     def _compared(self, result: Array, expected: Array) -> tuple[str, float]:
         mine, theirs = result.astype(np.float64), expected.astype(np.float64)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import faulthandler
+import multiprocessing
 import os
 import re
+import signal
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -292,6 +295,12 @@ def test_a_contract_of_a_module_named_like_one_of_ops(monkeypatch: pytest.Monkey
 
 def test_two_results_are_a_tuple() -> None:
     kernel = made(*KERNELS["sum and difference"][:2])
+    for wrong, message in (
+        (lambda a, b: a + b, r"returns 1 results, the C\+\+ 2"),
+        (lambda a, b: (a + b, a.sum()), r"returns shape \[\], not \[5\]"),
+    ):
+        with pytest.raises(nt.ShapeError, match=message):
+            made(KERNELS["sum and difference"][0], wrong).test((5,))
     assert repr(kernel) == "<npu_kernel k(a: int32, b: int32) -> int32, int32>"
     x, y = nt.arange(3000).to(nt.int32).reshape(30, 100), nt.full((30, 100), 7, dtype="int32")
     for device in ("cpu", "sim:npu1", "sim:npu2"):
@@ -421,6 +430,10 @@ def test_products_check_their_operands() -> None:
     rounded = made("void k(const int8 *a, const int8 *b, int8 *c) {}", lambda a, b: a @ b, pattern="gemm")
     (problem,) = rounded.check((8, 8, 8))
     assert "no sums of products of int8 and int8 in int8" in problem
+    numbers = made("void k(const int8 *a, const int8 *b, int32 *c, int32 n) {}", lambda a, b: a @ b, pattern="gemm")
+    assert "constants of namespace `tile`" in numbers.check((8, 8, 8))[0]
+    scalar = made(*KERNELS["gemm of int8"][:2], pattern="gemm").cost((64, 64, 64))
+    assert scalar.counted.scalar == scalar.elements * 64
     for arch, target in (("aie2", "npu1"), ("aie2p", "npu2")):
         cost = kernel.cost((64, 64, 64), target=target)
         products = cost.elements * 64  # all of K in a call
@@ -588,3 +601,34 @@ def test_a_graph_does_not_run_a_kernel_that_crashes() -> None:
         assert row.device == "cpu"
         assert "crashed" in row.why
         assert y.sum().item() == 15000
+
+
+@pytest.mark.parametrize(
+    ("code", "crash"),
+    [("out[a[0] << 24] = 1;", "SIGSEGV"), ("if (a[0]) abort();", "SIGABRT"), ("if (a[0]) __builtin_trap();", "SIG")],
+)
+def test_a_graph_survives_a_crash_that_depends_on_data(code: str, crash: str) -> None:
+    source = f'extern "C" void abort();\n{HEAD} {code} for (int i = 0; i < n; ++i) out[i] = 3 * a[i]; }}'
+    kernel = made(source, scale)
+
+    def run() -> None:
+        with nt.default_device("sim:npu2"):
+            y = kernel(nt.full((5000,), 50, dtype="int32"))
+            assert nt.explain(y)[-1].device == "sim:npu2"
+            with pytest.warns(RuntimeWarning, match=rf"k in core \(0,2\): the code crashed \({crash}"):
+                assert y.sum().item() == 750000
+
+    in_child(run)  # The device is out of order afterwards.
+
+
+def test_crashes_of_other_code_end_a_process_as_before() -> None:
+    def crash() -> None:
+        faulthandler.disable()
+        with nt.default_device("sim:npu2"):
+            assert made(SCALE, scale)(nt.ones(5, dtype="int32")).tolist() == [3] * 5
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    child = multiprocessing.get_context("fork").Process(target=crash)
+    child.start()
+    child.join(60)
+    assert child.exitcode == -signal.SIGSEGV
