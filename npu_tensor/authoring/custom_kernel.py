@@ -186,7 +186,7 @@ class CustomKernel:
         names = [name for name, _ in function.operands]
         rule = None if gradient is None else partial(_pull_back, gradient)
 
-        @wraps(contract, assigned=("__name__", "__doc__"))  # Some ops are known by their module.
+        @wraps(contract)
         def body(*operands: Array) -> Array:
             return self._expected(operands)
 

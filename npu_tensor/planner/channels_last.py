@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from npu_tensor import ops
 from npu_tensor.graph.structure import Item, ItemGraph
+from npu_tensor.ops import conv
 from npu_tensor.ops.declare import Call, Op
 from npu_tensor.spec import Spec
 
@@ -40,7 +41,7 @@ def with_channels_last(graph: ItemGraph, size: int, products: bool = False) -> R
 
 
 def _is_convolution(item: Item) -> bool:
-    return "call" in item and item["call"].op.module == "conv"
+    return "call" in item and item["call"].op.body.__module__ == conv.__name__
 
 
 def _is_product(call: Call) -> bool:
