@@ -109,7 +109,7 @@ def test_second_derivatives(op: Op) -> None:
     np.testing.assert_allclose(second.numpy(), (ahead - behind) / (2 * STEP), rtol=1e-5, atol=1e-6)
 
 
-WIDE = {"convert", "mean_square", "norm_weight_gradient"}
+WIDE = {"channel_scale", "channel_shift", "convert", "mean_square", "norm_weight_gradient"}
 
 
 @pytest.mark.parametrize(

@@ -871,6 +871,7 @@ def test_losses_warn_of_broadcast_targets(name: str) -> None:
 
 
 @pytest.mark.covers("norm_rows", "rms_norm_rows", "layer_norm", "rms_norm", "batch_norm", "standardize", "norm")
+@pytest.mark.covers("channel_scale", "channel_shift")
 @pytest.mark.covers("mean_square", "inverse_deviation", "where", "contract", "concat", "pad_widths", "tril", "triu")
 @pytest.mark.covers("argsort", "top_indices", "gather_along", "take", "take_points", "put", "scatter_along")
 @pytest.mark.covers("slice", "select")
