@@ -231,7 +231,8 @@ class _Sequence:
         issue(self.builder, chain.from_iterable(map(self._streams, columns)), group)
         most = max(map(len, form.channels))
         blocks = range(max(plan.rounds) // form.block if most > 1 else 0)
-        pipeline(self.builder, map(self._block, blocks), QUEUE_DEPTH // most)
+        held = len(resident[early:]) + sum(len(slots) == 1 for slots in form.channels) + len(plan.outputs)
+        pipeline(self.builder, map(self._block, blocks), QUEUE_DEPTH // most, held)
         self.builder.finish(group)
         return self.builder.build({"nt_map": cost.cycles})
 

@@ -24,7 +24,7 @@ from npu_tensor.kernels.movement.tiling import TRANSPOSE_ROWS, BoxMove, CopyPlan
 
 LANES_PER_COLUMN: Final = LIMITS["shim"].channels
 IN_FLIGHT: Final = 3
-"""Moves of a lane in flight: all 12 of a shim tile's buffer descriptors."""
+"""Moves of a lane in flight, if the shim tile has as many buffer descriptors."""
 
 PROGRAM_BYTES: Final = 3072
 """Estimated bytes of the transpose function, in which all shuffles of a block are unrolled."""
