@@ -31,7 +31,7 @@ from npu_tensor.dataflow.design import (
 from npu_tensor.kernels.codegen.cycles import function
 from npu_tensor.kernels.rowwise.cost import row_bytes, walk_bytes, walk_cost
 from npu_tensor.kernels.rowwise.program import RowWalk
-from npu_tensor.kernels.rowwise.source import LONG, chunks_source, partial_bytes, pass_inputs, rows_source, state_bytes
+from npu_tensor.kernels.rowwise.source import chunks_source, partial_bytes, pass_inputs, rows_source, state_bytes
 from npu_tensor.kernels.rowwise.tiling import ChunkedRows, WholeRows, pieces
 
 
@@ -191,8 +191,7 @@ class _WholeConfiguration(_RowwiseConfiguration):
 
     def __init__(self, plan: WholeRows, arch: Arch) -> None:
         row = plan.row
-        length, lanes = plan.task.length, row.lanes
-        source = rows_source(row, length % lanes == 0, plan.shortest >= LONG * lanes, plan.carrier, plan.values)
+        source = rows_source(row, plan.ends_full, plan.loops, plan.carrier, plan.values)
         super().__init__(plan, arch, source, plan.depth)
         pointers = [plan.input_type(slot) for slot, operand in enumerate(row.inputs) if operand.access != "number"]
         pointers += [*self.results, *[plan.value_type] * len(plan.values), *self.pointers_to_words]
