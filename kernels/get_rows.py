@@ -50,7 +50,7 @@ SMALL_TABLE: Final = 1 << 20
 MOST_UNITS: Final = 512
 """Upper bound on units; each takes four transfers."""
 IN_FLIGHT: Final = 2
-"""Units of a column in flight: 8 of a shim tile's 12 buffer descriptors."""
+"""Units of a column in flight: 8 buffer descriptors of a shim tile."""
 
 SOURCE: Final = f"""#include <nt/get_rows.hpp>
 

@@ -35,14 +35,13 @@ MOST_UNROLLED: Final = 4
 """Upper bound on the vectors of a round, which the source requests by NT_UNROLL_BY. Two assumptions: more do not fit
 into the 12 vector registers of 512 bits, and Peano overlaps the instructions of the vectors of a round.
 """
-LOAD_LATENCY: Final = 7
 STORE_LATENCY: Final = 5
-MOVE_LATENCY: Final = 2
-NARROW_LATENCY: Final = 4
-"""Latencies of llvm-aie's schedules, as in host/aie_api/units.hpp."""
-SCALAR_COPY: Final = LOAD_LATENCY + STORE_LATENCY
+"""Cycle at which VST and VST.CONV write to memory (llvm-aie's schedules; 7 for VST.CONV on aie2)."""
+SCALAR_LATENCY: Final = 7
+"""Latency of a scalar load on aie2, measured by ignite-xdna's SILICON.md; 6 on aie2p (tnzr.org)."""
+SCALAR_COPY: Final = SCALAR_LATENCY + STORE_LATENCY
 """Cycles to copy one element: a load and, one latency later, a store. Such loops are not pipelined."""
-SCALAR_STEP: Final = LOAD_LATENCY + 4
+SCALAR_STEP: Final = SCALAR_LATENCY + 4
 """Cycles of a scalar loop's round that loads, compares and branches: a latency and the slots of a jump. Assumed."""
 
 ACCUMULATOR, BRIEF = 2, 4
@@ -58,9 +57,15 @@ class PrimitiveForm(NamedTuple):
     constant: float | None = None
 
     @property
+    def brief(self) -> bool:
+        """True if the result is a register of bfloat16."""
+        return self.name in ("short maximum zero", "short neg")
+
+    @property
     def briefs(self) -> tuple[int, ...]:
-        """Places of the operands that the form reads as registers of bfloat16."""
-        return (0,) * self.name.startswith("short") + (1,) * self.name.endswith("short")
+        """Places of the operands that the form reads as registers of bfloat16. A form of one operand has it twice."""
+        first = self.name.startswith("short")
+        return (0,) * first + (1,) * (self.name.endswith("short") or (first and self.x == self.y))
 
 
 class LoopWork(NamedTuple):
@@ -201,6 +206,7 @@ def work(
     array = ARRAYS[arch]
     slots = [0] * 6
     load_a, load, store, move = 0, 2, 3, 5
+    latency = {name: function(name, arch).latency for name in ("load", "move", "narrow")}
     ready: dict[int, int] = {}
     places: dict[int, int] = {}
     carried = 0
@@ -227,18 +233,20 @@ def work(
             if needed == BRIEF:
                 return ready[number]
         if brief:
+            if have & BRIEF:
+                return ready[number]
             slots[store] += 1
-            return use(number, ACCUMULATOR) + NARROW_LATENCY
+            return use(number, ACCUMULATOR) + latency["narrow"]
         if have and takes and not have & takes:
             slots[move] += 1
-            ready[number] += MOVE_LATENCY
+            ready[number] += latency["move"]
         places[number] = have | takes
         return ready[number]
 
     for number in range(len(program.instructions)) if numbers is None else numbers:
         instruction = program.instructions[number]
         if instruction.primitive == "load":
-            ready[number] = LOAD_LATENCY
+            ready[number] = latency["load"]
         elif instruction.operands:
             counted = _of_instruction(program, number, arch, precision, forms)
             form = forms.get(number)
@@ -247,11 +255,12 @@ def work(
             start = max(use(operand, counted.takes, place in briefs) for place, operand in enumerate(operands))
             slots = [a + b for a, b in zip(slots, counted.work.slots, strict=True)]
             ready[number] = start + counted.work.latency
-            places[number] = counted.gives
+            places[number] = BRIEF if form is not None and form.brief else counted.gives
             carried = max(carried, counted.work.carried)
         if number in program.outputs:
             size, converted = stored(number)
-            ready[number] = use(number, ACCUMULATOR if converted else 0) + STORE_LATENCY
+            narrows = converted and places.get(number) != BRIEF
+            ready[number] = use(number, ACCUMULATOR if narrows else 0) + STORE_LATENCY
             slots[store] += -(-size // array.store_bytes)
     return LoopWork._make([*slots, max(ready.values(), default=0), carried])
 

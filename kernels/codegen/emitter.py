@@ -20,6 +20,7 @@ from npu_tensor.kernels.codegen.cycles import PrimitiveForm, has_code
 from npu_tensor.ops.analysis import Precision, exact_in_bfloat16, needed, nonnegative, precisions
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.ops.primitives import PRIMITIVES
+from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 
 REGISTERS: Final[Mapping[str, str]] = {
     "float32": "float",
@@ -46,6 +47,14 @@ FUNCTIONS: Final = {"and": "bit_and", "or": "bit_or", "xor": "bit_xor", "not": "
 # C++ of each cheaper form. A short number is exact in bfloat16; short_x and short_y are bfloat16 registers.
 FORMS: Final[Mapping[str, str]] = {
     "short mul short": "nt::mul({short_x}, {short_y})",
+    "short mul factor": "nt::mul({short_x}, {y}_factor)",
+    "mul factor": "nt::mul<nt::{precision}>({x}, {y}_factor)",
+    "square": "nt::square<nt::{precision}>({x})",
+    "short maximum zero": "nt::positive_part({short_x})",
+    "short neg": "nt::neg({short_x})",
+    "short exp": "nt::exp({short_x})",
+    "div length": "nt::mul<nt::{precision}>({x}, length_reciprocal)",
+    "rsqrt": "nt::rsqrt<nt::{precision}>({x})",
     "short mul constant": "nt::mul({short_x}, nt::SplitConstant<{parts}>({constant}))",
     "add short": "nt::add({x}, {short_y})",
     "sub short": "nt::sub({x}, {short_y})",
@@ -61,11 +70,15 @@ FORMS: Final[Mapping[str, str]] = {
 
 
 class Statements(NamedTuple):
-    """C++ of a program: lines before the loop, lines inside it, and the expression of every needed instruction."""
+    """C++ of a program: lines before the loop, lines inside it, and the expression of every needed instruction.
+
+    `stored` are the expressions to store; a number that is a register of bfloat16 is not converted.
+    """
 
     hoisted: list[str]
     body: list[str]
     values: dict[int, str]
+    stored: dict[int, str]
 
 
 def refusal(program: Program, given: Collection[int] = (), roots: Iterable[int] | None = None) -> str | None:
@@ -128,6 +141,7 @@ def statements(
     invariant: Collection[int] = (),
     short: Collection[int] = (),
     prefix: str = "v",
+    by_reciprocal: bool = False,
 ) -> Statements:
     """Generate the statements that compute `roots` from the expressions in `given`.
 
@@ -142,6 +156,7 @@ def statements(
             these are hoisted.
         short: Members of `given` whose expressions are bfloat16 registers, which are cheaper to multiply.
         prefix: Prefix of the variable names.
+        by_reciprocal: True if the C++ variable length_reciprocal replaces divisions by the length of a row.
 
     Raises:
         KeyError: The program has a `refusal`.
@@ -149,34 +164,51 @@ def statements(
     roots = list(program.outputs if roots is None else roots)
     order = needed(program, roots, given)
     precision_of = precisions(program, order, precision, short)
-    forms = cheaper(program, order, precision_of, short)
+    forms = cheaper(program, order, precision_of, short, invariant, by_reciprocal)
+    skipped = unread(program, order, forms) - set(roots)
     hoisted: list[str] = []
     body: list[str] = []
     values: dict[int, str] = {}
     brief: dict[int, str] = {}
+    stored: dict[int, str] = {}
     constant: set[int] = set()
     for number in order:
+        if number in skipped:
+            continue
         instruction = program.instructions[number]
         if number in given:
             expression = given[number]
             same = number in invariant
         else:
-            expression = _expression(
-                program, instruction, values, brief, lanes, precision_of[number], forms.get(number)
-            )
+            form = forms.get(number)
+            if form is not None and form.name.endswith("mul factor"):
+                factor = values[form.y]
+                line = f"const auto {factor}_factor = nt::split_alike({factor});"
+                hoisted += [line] if line not in hoisted else []
+            expression = _expression(program, instruction, values, brief, lanes, precision_of[number], form)
             same = all(operand in constant for operand in instruction.operands)
         values[number] = f"{prefix}{number}"
         if same:
             constant.add(number)
         lines = hoisted if same else body
-        if number in short and number in given:
+        is_brief = number in forms and forms[number].brief
+        stored[number] = f"{prefix}{number}_short" if is_brief else values[number]
+        if is_brief or (number in short and number in given):
             brief[number] = f"nt::brief({prefix}{number}_short)"
             lines.append(f"const auto {prefix}{number}_short = {expression};")
             expression = f"nt::widened({prefix}{number}_short)"
         else:
             brief[number] = f"nt::brief({values[number]})"
         lines.append(f"const auto {values[number]} = {expression};")
-    return Statements(hoisted, body, values)
+    return Statements(hoisted, body, values, stored)
+
+
+def unread(program: Program, order: Iterable[int], forms: Mapping[int, PrimitiveForm]) -> set[int]:
+    """Return the square roots that nothing reads, because forms of their reciprocals read their operands instead."""
+    read = set(program.outputs)
+    for number in order:
+        read.update(forms[number][1:3] if number in forms else program.instructions[number].operands)
+    return {number for number in order if program.instructions[number].primitive == "sqrt" and number not in read}
 
 
 def _expression(
@@ -206,20 +238,42 @@ def _expression(
 
 
 def cheaper(
-    program: Program, order: Sequence[int], precision_of: Mapping[int, Precision], short: Collection[int] = ()
+    program: Program,
+    order: Sequence[int],
+    precision_of: Mapping[int, Precision],
+    short: Collection[int] = (),
+    invariant: Collection[int] = (),
+    by_reciprocal: bool = False,
 ) -> dict[int, PrimitiveForm]:
-    """Find the instructions of `order` for which the header has a function cheaper than the general one."""
+    """Find the instructions of `order` for which the header has a function cheaper than the general one.
+
+    The arguments are those of `statements`.
+    """
     exact = exact_in_bfloat16(program, order, short)
     positive = nonnegative(program, order)
+    same = set(invariant)
+    for number in order:
+        operands = program.instructions[number].operands
+        if program.instructions[number].primitive == "constant" or (operands and same.issuperset(operands)):
+            same.add(number)
+    brief = set(short)
     forms: dict[int, PrimitiveForm] = {}
     for number in order:
         primitive, operands, _, _ = program.instructions[number]
-        if len(operands) != 2 or program.instructions[operands[1]].dtype != "float32" or number in short:
+        if not 1 <= len(operands) <= 2 or program.instructions[operands[-1]].dtype != "float32" or number in short:
             continue
-        x, y = operands
+        x, y = operands[0], operands[-1]
+        if len(operands) == 1:
+            if (primitive == "neg" and x in brief) or (
+                primitive == "exp" and x in exact and precision_of[number] == "half"
+            ):
+                forms[number] = PrimitiveForm(f"short {primitive}", x, x)
+                brief.update([number] if primitive == "neg" else [])
+            continue
         if primitive in ("gt", "lt") and _constant(program, x) is not None:
             primitive, x, y = {"gt": "lt", "lt": "gt"}[primitive], y, x
-        if primitive in ("mul", "maximum", "minimum") and (_constant(program, x) is not None or y not in exact):
+        is_better_second = _constant(program, x) is not None or (y not in exact and _constant(program, y) is None)
+        if primitive in ("mul", "maximum", "minimum") and is_better_second:
             x, y = y, x  # the operand that makes it cheaper comes second
         if primitive == "add" and y not in short:
             x, y = y, x
@@ -232,19 +286,45 @@ def cheaper(
         elif primitive == "mul" and constant is not None and _splits(constant):
             form = PrimitiveForm("short mul constant" if x in exact else "mul constant", x, y, constant)
         elif primitive == "mul" and y in exact:
-            form = PrimitiveForm("mul short", x, y)
+            is_factor = x in same and y not in same and precision_of[number] == "half"
+            form = PrimitiveForm("short mul factor", y, x) if is_factor else PrimitiveForm("mul short", x, y)
+        elif primitive == "mul" and x == y:
+            form = PrimitiveForm("square", x, x)
+        elif primitive == "mul" and (x in same) != (y in same) and precision_of[number] == "half":
+            form = PrimitiveForm("mul factor", *((y, x) if x in same else (x, y)))
+        elif primitive == "maximum" and constant == 0 and x in brief:
+            form = PrimitiveForm("short maximum zero", x, y)
         elif (
             primitive in ("gt", "lt", "maximum", "minimum") and constant is not None and np.isfinite(_float32(constant))
         ):
             form = PrimitiveForm(f"{primitive} constant", x, y, constant)
+        elif primitive == "div" and by_reciprocal and _is_length(program, y):
+            form = PrimitiveForm("div length", x, y)
         elif primitive == "div" and precision_of[number] == "half":
-            if constant is not None and _splits(constant):
+            if (square := _square(program, y)) in precision_of and _constant(program, x) == 1:
+                form = PrimitiveForm("rsqrt", square, square)
+            elif constant is not None and _splits(constant):
                 form = PrimitiveForm("short mul constant" if x in exact else "mul constant", x, y, 1 / constant)
             elif _is_one_or_more(program, y, positive):
                 form = PrimitiveForm("short div one or more" if x in exact else "div one or more", x, y)
         if form is not None:
             forms[number] = form
+            brief.update([number] if form.brief else [])
     return forms
+
+
+def _is_length(program: Program, number: int) -> bool:
+    """Return True if an instruction is the length of a row, in any dtype."""
+    primitive, operands, _, value = program.instructions[number]
+    if primitive == "cast":
+        return _is_length(program, *operands)
+    return primitive == "scalar" and value == ROW_LENGTH_SLOT
+
+
+def _square(program: Program, number: int) -> int:
+    """Return the operand of a square root; -1 for other instructions."""
+    primitive, operands, _, _ = program.instructions[number]
+    return operands[0] if primitive == "sqrt" else -1
 
 
 def _constant(program: Program, number: int) -> float | None:

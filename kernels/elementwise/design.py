@@ -31,7 +31,7 @@ from npu_tensor.dataflow.design import (
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.kernels.codegen import cycles as tables
 from npu_tensor.kernels.codegen import emitter
-from npu_tensor.kernels.elementwise.source import Formula, counts, keep_text, map_text, short_loads
+from npu_tensor.kernels.elementwise.source import Formula, counts, invariants, keep_text, map_text, short_loads
 from npu_tensor.kernels.elementwise.tiling import RUN, ElementwiseForm, ElementwisePlan
 from npu_tensor.ops.analysis import precisions
 
@@ -60,10 +60,11 @@ class CallCost(NamedTuple):
 
 def cost(plan: ElementwisePlan, formula: Formula, arch: Arch) -> CallCost:
     """Compute the cost of the tile function: one step per vector, and a loop per row if there are column operands."""
-    program, order = formula.program, range(len(formula.program.instructions))
+    program, order = formula.program, list(range(len(formula.program.instructions)))
     short, tile = short_loads(plan.form, formula), plan.form.tile
     precision_of = precisions(program, order, formula.precision, short)
-    forms = emitter.cheaper(program, order, precision_of, short)
+    forms = emitter.cheaper(program, order, precision_of, short, invariants(plan.form, formula))
+    order = [number for number in order if number not in emitter.unread(program, order, forms)]
     memory = dict(zip(program.outputs, plan.form.outputs, strict=True))
     for number, (primitive, _, _, slot) in enumerate(program.instructions):
         if primitive == "load":
@@ -231,7 +232,8 @@ class _Sequence:
         issue(self.builder, chain.from_iterable(map(self._streams, columns)), group)
         most = max(map(len, form.channels))
         blocks = range(max(plan.rounds) // form.block if most > 1 else 0)
-        pipeline(self.builder, map(self._block, blocks), QUEUE_DEPTH // most)
+        held = len(resident[early:]) + sum(len(slots) == 1 for slots in form.channels) + len(plan.outputs)
+        pipeline(self.builder, map(self._block, blocks), QUEUE_DEPTH // most, held)
         self.builder.finish(group)
         return self.builder.build({"nt_map": cost.cycles})
 

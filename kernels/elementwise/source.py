@@ -89,6 +89,15 @@ def short_loads(form: ElementwiseForm, formula: Formula) -> set[int]:
     }
 
 
+def invariants(form: ElementwiseForm, formula: Formula) -> set[int]:
+    """Return the loads and scalars that are the same in every vector of a row."""
+    return {
+        number
+        for number, (primitive, _, _, slot) in enumerate(formula.program.instructions)
+        if primitive in ("load", "scalar") and (formula.slots[slot] < 0 or formula.slots[slot] in form.columns)
+    }
+
+
 def map_text(form: ElementwiseForm, formula: Formula, unrolled: int = 1) -> str:
     """Generate the function nt_map for one tile. Column operands add a loop over rows around the loop over vectors.
 
@@ -96,7 +105,6 @@ def map_text(form: ElementwiseForm, formula: Formula, unrolled: int = 1) -> str:
     """
     program, lanes = formula.program, formula.lanes
     expressions: dict[int, str] = {}
-    same: set[int] = set()  # the same in every vector of a row
     short = short_loads(form, formula)
     for number, instruction in enumerate(program.instructions):
         if instruction.primitive not in ("load", "scalar"):
@@ -104,17 +112,17 @@ def map_text(form: ElementwiseForm, formula: Formula, unrolled: int = 1) -> str:
         slot, dtype = formula.slots[instruction.value], instruction.dtype
         if slot < 0:
             expressions[number] = emitter.broadcast(runtime_word("words", ~slot, dtype), dtype, lanes)
-            same.add(number)
         elif slot in form.columns:
             register = "bfloat16" if number in short else emitter.REGISTERS[dtype]
             expressions[number] = f"nt::broadcast<{register}, {lanes}>({register}(in{slot}[value]))"
-            same.add(number)
         else:
             place = "start + i" if slot in form.rows else "i"
             register = "bfloat16" if number in short else emitter.REGISTERS[dtype]
             expressions[number] = f"nt::load<{register}, {lanes}>(in{slot} + {place})"
-    code = emitter.statements(program, expressions, lanes, formula.precision, invariant=same, short=short)
-    stores = [f"nt::store(out{number} + i, {code.values[root]});" for number, root in enumerate(program.outputs)]
+    code = emitter.statements(
+        program, expressions, lanes, formula.precision, invariant=invariants(form, formula), short=short
+    )
+    stores = [f"nt::store(out{number} + i, {code.stored[root]});" for number, root in enumerate(program.outputs)]
     word = {name: f"words[{formula.words + place}]" for place, name in enumerate(counts(form))}
     vector = _indented(1, [*code.body, *stores])
     body = ["aie::set_rounding(aie::rounding_mode::conv_even);", *_views(form)]

@@ -24,7 +24,7 @@ from npu_tensor.kernels.movement.tiling import TRANSPOSE_ROWS, BoxMove, CopyPlan
 
 LANES_PER_COLUMN: Final = LIMITS["shim"].channels
 IN_FLIGHT: Final = 3
-"""Moves of a lane in flight: all 12 of a shim tile's buffer descriptors."""
+"""Moves of a lane in flight, if the shim tile has as many buffer descriptors."""
 
 PROGRAM_BYTES: Final = 3072
 """Estimated bytes of the transpose function, in which all shuffles of a block are unrolled."""
@@ -125,20 +125,23 @@ def _through_core(
 
 def _transpose(builder: Builder, box: TransposedBox, itemsize: int) -> KernelFunction:
     """Return the function that writes some rows of a box to their positions in the box's columns."""
-    element = f"int{8 * itemsize}"
+    element, lanes = f"int{8 * itemsize}", 64 // itemsize
+    is_aligned = box.columns % lanes == 0 and box.chunk % TRANSPOSE_ROWS == 0 and box.rows % TRANSPOSE_ROWS == 0
     text = f"""#include <nt/transpose.hpp>
 
 extern "C" void nt_transpose(const {element} *source, {element} *result, int32 *row, int32 count, int32 columns,
                              int32 rows) {{
-    nt::transpose<{element}>(source, result + *row, count, columns, rows);
+    nt::transpose<{element}, {str(is_aligned).lower()}>(source, result + *row, count, columns, rows);
     *row += count;
     if (*row == rows) *row = 0;
 }}
 """
-    lanes = 64 // itemsize
     vectors = (box.chunk // TRANSPOSE_ROWS) * (box.columns // lanes)
     single = box.chunk * box.columns - vectors * TRANSPOSE_ROWS * lanes
-    cycles = vectors * function(f"transpose {element}", builder.arch).straight + single * SCALAR_COPY
+    cycles = (
+        vectors * function(f"{'aligned ' * is_aligned}transpose {element}", builder.arch).straight
+        + single * SCALAR_COPY
+    )
     chunk, whole = (ObjectType(element, (rows * box.columns,)) for rows in (box.chunk, box.rows))
     arguments: list[ObjectType | str] = [chunk, whole, ObjectType("int32", (1,)), *["int32"] * 3]
     return builder.function("nt_transpose", arguments, Source("transpose", text), cycles, PROGRAM_BYTES)

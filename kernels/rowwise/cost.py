@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.array import ARRAYS, Arch
-from npu_tensor.kernels.codegen.cycles import LOOP_CYCLES, LoopWork, lanes_cycles, program_bytes, work
-from npu_tensor.kernels.codegen.emitter import cheaper
+from npu_tensor.kernels.codegen.cycles import LONGEST_INTERVAL, LOOP_CYCLES, LoopWork, lanes_cycles, program_bytes, work
+from npu_tensor.kernels.codegen.emitter import cheaper, unread
 from npu_tensor.kernels.rowwise.program import (
     VECTOR_BYTES,
     RowProgram,
@@ -21,7 +21,7 @@ from npu_tensor.kernels.rowwise.program import (
 )
 from npu_tensor.ops.analysis import Precision, needed, precisions, worth_keeping
 
-COSTLY: Final = 30
+COSTLY: Final = 10
 """Threshold in cycles per vector from which a value is kept for a later walk instead of being recomputed."""
 
 CALLED_BYTES: Final = 400
@@ -29,6 +29,12 @@ CALLED_BYTES: Final = 400
 
 CALL_BYTES: Final = 64
 """Bytes of machine code of a call."""
+
+LONG: Final = 4
+"""Rounds of a loop from which the compiler may pipeline it (NT_AT_LEAST_4). About as many overlap."""
+
+MOST_PARTIAL: Final = 4
+"""Upper bound on the partial results of a reduction."""
 
 LANES_BYTES: Final = 256
 """Bytes of machine code that combines the lanes of a reduction."""
@@ -85,13 +91,15 @@ def _chosen(row: RowProgram, roots: Collection[int], known: set[int], more: tupl
     )
 
 
-def _work(row: RowProgram, arch: Arch, chosen: _Chosen) -> LoopWork:
+def _work(row: RowProgram, arch: Arch, chosen: _Chosen, by_reciprocal: bool = False) -> LoopWork:
     memory = dict(zip(row.program.outputs, (output.dtype for output in row.outputs), strict=True))
     for number, (primitive, _, _, slot) in enumerate(row.program.instructions):
         if primitive == "load":
             memory[number] = row.inputs[slot].dtype
-    forms = cheaper(row.program, chosen.numbers, chosen.precision, short_loads(row))
-    return work(row.program, arch, row.lanes, chosen.precision, chosen.numbers, forms, memory)
+    same = [number for number, differs in enumerate(varying(row)) if not differs]
+    forms = cheaper(row.program, chosen.numbers, chosen.precision, short_loads(row), same, by_reciprocal)
+    read = [number for number in chosen.numbers if number not in unread(row.program, chosen.numbers, forms)]
+    return work(row.program, arch, row.lanes, chosen.precision, read, forms, memory)
 
 
 def _bytes(row: RowProgram, precision: Precision, number: int) -> int:
@@ -100,31 +108,74 @@ def _bytes(row: RowProgram, precision: Precision, number: int) -> int:
 
 
 @lru_cache(maxsize=4096)
-def walk_cost(row: RowProgram, walk: RowWalk, arch: Arch, stored: tuple[int, ...] = ()) -> WalkCost:
-    """Compute the cost of one walk. stored: values that an earlier walk has stored and this one loads."""
+def walk_cost(
+    row: RowProgram, walk: RowWalk, arch: Arch, stored: tuple[int, ...] = (), shortest: int = 0, whole: bool = False
+) -> WalkCost:
+    """Compute the cost of one walk.
+
+    Args:
+        row: Program to compute.
+        walk: Pass over the row.
+        arch: Generation of the array.
+        stored: Values that an earlier walk has stored and this one loads.
+        shortest: Least elements of a row if cores have whole rows; 0 for chunks.
+        whole: True if rows end with a full vector.
+    """
+    by_reciprocal = shortest > 0 and row.is_rounded
     finish = 0
     for number in walk.reductions:
         instruction = row.program.instructions[number]
         dtype = row.program.instructions[instruction.operands[0]].dtype
         dtype = "int32" if dtype == "bool" else dtype
         finish += lanes_cycles(instruction.primitive, dtype, arch)
-    each = _work(row, arch, _for_vectors(row, walk, stored))
+    each = _work(row, arch, _for_vectors(row, walk, stored), by_reciprocal)
     kept = len(stored) * VECTOR_BYTES
     array = ARRAYS[arch]
+    parts = partial_results(row, walk, shortest, whole)
+    finish += (parts - 1) * each.carried
     each = each._replace(
         load=each.load - (-2 * kept // array.load_bytes),
-        move=each.move + MASK * len(walk.reductions),
+        move=each.move + MASK * len(walk.reductions) * (not whole),
+        carried=-(-each.carried // parts),
     )
-    once = _work(row, arch, _for_row(row, walk))
+    once = _work(row, arch, _for_row(row, walk), by_reciprocal)
     return WalkCost(each.round, each.straight - each.round + LOOP_CYCLES, (once.straight if any(once) else 0) + finish)
+
+
+@lru_cache(maxsize=4096)
+def partial_results(row: RowProgram, walk: RowWalk, shortest: int, whole: bool) -> int:
+    """Return how many partial results of a reduction hide the latency between its steps.
+
+    Args:
+        row: Program to compute.
+        walk: Pass over the row.
+        shortest: Least elements of a row. A loop has at least LONG rounds, of one vector for each partial result.
+        whole: True if rows end with a full vector.
+    """
+    each = _work(row, "aie2", _for_vectors(row, walk))
+    interval = each._replace(carried=0, move=each.move + MASK * len(walk.reductions) * (not whole)).interval
+    result = 1
+    while (
+        result < MOST_PARTIAL
+        and result * interval < each.carried
+        and 2 * result * interval <= LONGEST_INTERVAL
+        and 2 * result * LONG * row.lanes <= shortest
+    ):
+        result *= 2
+    return result
 
 
 @lru_cache(maxsize=4096)
 def walk_bytes(row: RowProgram, walk: RowWalk) -> int:
     """Estimate the machine code of a walk's loop."""
+    return program_bytes(row.program, {}, ()) + vector_bytes(row, walk)
+
+
+@lru_cache(maxsize=4096)
+def vector_bytes(row: RowProgram, walk: RowWalk) -> int:
+    """Estimate the machine code of a walk for one vector."""
     numbers, precision = _for_vectors(row, walk)
-    loop = program_bytes(row.program, {}, ())
-    return loop + sum(_bytes(row, precision.get(number, "full"), number) for number in numbers)
+    return sum(_bytes(row, precision.get(number, "full"), number) for number in numbers)
 
 
 @lru_cache(maxsize=1024)

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from npu_tensor.dataflow.array import Arch, Tile
-from npu_tensor.dataflow.checks.limits import LIMITS, QUEUE_DEPTH
+from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH, SHIM_DESCRIPTORS
 from npu_tensor.dataflow.columns import ColumnStream, Step, core_tiles, gather, pipeline, scatter
 from npu_tensor.dataflow.design import (
     AccessPattern,
@@ -31,7 +31,7 @@ from npu_tensor.dataflow.design import (
 from npu_tensor.kernels.codegen.cycles import function
 from npu_tensor.kernels.rowwise.cost import row_bytes, walk_bytes, walk_cost
 from npu_tensor.kernels.rowwise.program import RowWalk
-from npu_tensor.kernels.rowwise.source import LONG, chunks_source, partial_bytes, pass_inputs, rows_source, state_bytes
+from npu_tensor.kernels.rowwise.source import chunks_source, partial_bytes, pass_inputs, rows_source, state_bytes
 from npu_tensor.kernels.rowwise.tiling import ChunkedRows, WholeRows, pieces
 
 
@@ -173,11 +173,12 @@ class _RowwiseSequence:
         while the others end.
         """
         ordered = [_fills_first(steps) for steps in rounds]
+        descriptors = SHIM_DESCRIPTORS[self.builder.configuration.arch]
         size = QUEUE_DEPTH
         for steps in ordered:
             in_queue = max(Counter(step.fifo.name for step in steps).values())
             on_tile = max(Counter(step.fifo.producer.column for step in steps).values())
-            size = min(size, QUEUE_DEPTH // in_queue, LIMITS["shim"].descriptors // on_tile)
+            size = min(size, QUEUE_DEPTH // in_queue, descriptors // on_tile)
         half = max(1, size // 2)
         groups = (ordered[start : start + half] for start in range(0, len(ordered), half))
         pipeline(self.builder, map(chain.from_iterable, groups), 2 if size > 1 else 1)
@@ -190,8 +191,7 @@ class _WholeConfiguration(_RowwiseConfiguration):
 
     def __init__(self, plan: WholeRows, arch: Arch) -> None:
         row = plan.row
-        length, lanes = plan.task.length, row.lanes
-        source = rows_source(row, length % lanes == 0, plan.shortest >= LONG * lanes, plan.carrier, plan.values)
+        source = rows_source(row, plan.ends_full, plan.loops, plan.carrier, plan.values)
         super().__init__(plan, arch, source, plan.depth)
         pointers = [plan.input_type(slot) for slot, operand in enumerate(row.inputs) if operand.access != "number"]
         pointers += [*self.results, *[plan.value_type] * len(plan.values), *self.pointers_to_words]

@@ -68,6 +68,11 @@ class RowProgram(NamedTuple):
         return [slot for slot, operand in enumerate(self.inputs) if operand.access == "same"]
 
     @property
+    def is_rounded(self) -> bool:
+        """True if all outputs are rounded to bfloat16."""
+        return all(output.dtype == "bfloat16" for output in self.outputs)
+
+    @property
     def numbers(self) -> list[int]:
         """Slots of inputs that are numbers."""
         return [slot for slot, operand in enumerate(self.inputs) if operand.access == "number"]
@@ -129,7 +134,7 @@ def short_loads(row: RowProgram) -> set[int]:
 @lru_cache(maxsize=1024)
 def rough_values(row: RowProgram) -> frozenset[int]:
     """Return the instructions whose small relative errors vanish when the outputs are rounded to bfloat16."""
-    if any(output.dtype != "bfloat16" for output in row.outputs):
+    if not row.is_rounded:
         return frozenset()
     order = range(len(row.program.instructions))
     precision_of = precisions(row.program, order, "half", short_loads(row))

@@ -38,19 +38,14 @@ HEAD: Final = """#include <aie_api/aie.hpp>
 
 BEGIN: Final = "aie::set_rounding(aie::rounding_mode::conv_even);"
 
-LONG: Final = 4
-"""Vectors of a row from which the compiler may pipeline its loop (NT_AT_LEAST_4).
-
-About as many iterations overlap.
-"""
-
 
 class _Code:
     """Common part of both forms: the statements of a pass, from expressions for its operands."""
 
-    def __init__(self, row: RowProgram, whole: bool, long: bool) -> None:
+    def __init__(self, row: RowProgram, whole: bool, by_reciprocal: bool = False) -> None:
         self.row = row
-        self.loop = f"nt::for_row<{row.lanes}, {str(whole).lower()}, {str(long).lower()}>"
+        self.by_reciprocal = by_reciprocal
+        self.whole = whole
         self.program = row.program
         self.lanes = row.lanes
         self.walks = walks(row)
@@ -109,7 +104,7 @@ class _Code:
         """Generate the statements that compute `roots`, in half precision if small errors vanish."""
         precision: Precision = "half" if self.rough.issuperset(roots) else "full"
         return emitter.statements(
-            self.program, expressions, self.lanes, precision, roots, invariant, self.short, prefix
+            self.program, expressions, self.lanes, precision, roots, invariant, self.short, prefix, self.by_reciprocal
         )
 
     def walk(
@@ -121,6 +116,7 @@ class _Code:
         known: Iterable[int],
         loaded: Iterable[int] = (),
         stored: Iterable[int] = (),
+        parts: int = 1,
     ) -> str:
         """Generate the loop of a pass, which adds to `total<n>` and stores to `places[-1 - output]`.
 
@@ -132,21 +128,24 @@ class _Code:
             known: Values of the row.
             loaded: Values that an earlier pass stored in `value<n>`.
             stored: Values that this pass stores there.
+            parts: Partial results of each reduction; 0 for a loop that may be short.
         """
         expressions, invariant = self.operands(places, start, known)
         expressions.update({number: f"nt::load<float, {self.lanes}>(value{number} + start)" for number in loaded})
         code = self.statements(walk.roots, expressions, invariant)
-        lines = [*code.hoisted, f"{self.loop}({count}, [&](int32 start, auto lanes) {{"]
+        loop = f"nt::for_row<{self.lanes}, {str(self.whole).lower()}, {parts}>"
+        lines = [*code.hoisted, f"{loop}({count}, [&](int32 start, auto lanes, auto part) {{"]
         lines += ["  " + line for line in code.body]
         for reduction in walk.reductions:
             operand = self.program.instructions[reduction].operands[0]
             value = code.values[operand]
             if self.program.instructions[operand].dtype == "bool":
                 value = f"nt::cast<int32>({value})"
-            lines.append(f"  total{reduction}.add({value}, {start}, lanes);")
+            total = f"total{reduction}" if parts <= 1 else f"parts{reduction}[part]"
+            lines.append(f"  {total}.add({value}, {start}, lanes);")
         lines += [f"  nt::store(value{number} + start, {code.values[number]});" for number in stored]
         for output in walk.outputs:
-            lines.append(f"  nt::store({places[-1 - output]}, {code.values[self.program.outputs[output]]});")
+            lines.append(f"  nt::store({places[-1 - output]}, {code.stored[self.program.outputs[output]]});")
         return "\n".join([*lines, "});"])
 
     def after(self, number: int, places: Mapping[int, str], known: Iterable[int], state: str) -> str:
@@ -167,7 +166,16 @@ class _Code:
             return ""
         expressions, invariant = self.operands(places, "0", known)
         roots = [self.program.outputs[number] for number in self.per_row]
-        code = emitter.statements(self.program, expressions, self.lanes, "full", roots, invariant, self.short)
+        code = emitter.statements(
+            self.program,
+            expressions,
+            self.lanes,
+            "full",
+            roots,
+            invariant,
+            self.short,
+            by_reciprocal=self.by_reciprocal,
+        )
         lines = _called([*code.hoisted, *code.body])
         for output in self.per_row:
             value = code.values[self.program.outputs[output]]
@@ -206,7 +214,7 @@ def _function(name: str, parameters: Iterable[str], body: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def rows_source(row: RowProgram, whole: bool, long: bool, carrier: int, values: tuple[int, ...]) -> Source:
+def rows_source(row: RowProgram, whole: bool, loops: tuple[int, ...], carrier: int, values: tuple[int, ...]) -> Source:
     """Generate nt_rows(in..., out..., value..., parameters, rows, length, pitch, slot), which processes whole rows.
 
     nt_keep<slot> copies an input that is the same for all rows out of objects of `carrier`. Inputs and outputs are in
@@ -217,11 +225,11 @@ def rows_source(row: RowProgram, whole: bool, long: bool, carrier: int, values: 
     Args:
         row: Program to translate.
         whole: True if the length is always a multiple of the lanes.
-        long: True if the length is always LONG vectors or more.
+        loops: For each pass, partial results of each reduction; 0 if its loop may be short.
         carrier: Input whose objects bring the resident inputs.
         values: Instructions whose values are kept for later passes by the first pass that computes them.
     """
-    code = _Code(row, whole, long)
+    code = _Code(row, whole, row.is_rounded)
     places: dict[int, str] = {}
     for slot, operand in enumerate(row.inputs):
         position = {"full": "row * pitch + start", "same": "start", "row": f"row * {operand.vector}"}
@@ -234,13 +242,20 @@ def rows_source(row: RowProgram, whole: bool, long: bool, carrier: int, values: 
     for number, walk in enumerate(code.walks):
         evaluated = needed(row.program, walk.roots, known)
         stored = [value for value in values if value in evaluated and value not in kept]
-        body += [f"{code.state(reduction)} total{reduction};" for reduction in walk.reductions]
-        body += ["{", indent(code.walk(walk, places, "start", "length, length", known, kept, stored), "  "), "}"]
+        parts = loops[number]
+        body += [f"{code.state(reduction)} total{reduction};" for reduction in walk.reductions if parts <= 1]
+        body += [f"{code.state(reduction)} parts{reduction}[{parts}];" for reduction in walk.reductions if parts > 1]
+        body += ["{", indent(code.walk(walk, places, "start", "length, length", known, kept, stored, parts), "  "), "}"]
+        for reduction in walk.reductions if parts > 1 else ():
+            body += [f"parts{reduction}[0].merge(parts{reduction}[{part}]);" for part in range(1, parts)]
+            body.append(f"const auto &total{reduction} = parts{reduction}[0];")
         kept += stored
         body.append(code.after(number, places, known, ""))
         known += [*walk.reductions, *code.row_values[number]]
     body.append(code.store_rows(places, known))
     loop = "for (int32 row = 0; row < rows; ++row) {\n" + indent("\n".join(body), "  ") + "\n}"
+    if "length_reciprocal" in loop:
+        loop = f"const auto length_reciprocal = nt::reciprocal({code.number(ROW_LENGTH_SLOT, 'float32')});\n{loop}"
     slots = [slot for slot, operand in enumerate(row.inputs) if operand.access != "number"]
     arguments = [
         *code.pointers(slots, range(len(row.outputs))),
@@ -269,13 +284,13 @@ def chunks_source(row: RowProgram, whole: bool) -> Source:
     - nt_merge<w>(in, state, count): adds the partial results of `count` cores.
     - nt_store(in..., out..., state, parameters, length): stores the outputs with one element per row.
 
-    Chunks have LONG vectors or more.
+    Chunks have cost.LONG vectors or more.
 
     Args:
         row: Program to translate.
         whole: True if all chunks are full.
     """
-    code = _Code(row, whole, long=True)
+    code = _Code(row, whole)
     lines = ["namespace {"]
     for number, walk in enumerate(code.walks):
         members = "".join(f"  {code.state(reduction)} total{reduction};\n" for reduction in walk.reductions)

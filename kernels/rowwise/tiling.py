@@ -18,10 +18,18 @@ from npu_tensor.dataflow.columns import cores_per_column
 from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES
 from npu_tensor.dataflow.design import DEFAULT_STACK, ObjectType
 from npu_tensor.kernels.offer import HostOperand
-from npu_tensor.kernels.rowwise.cost import code_bytes, costly_value, walk_cost
+from npu_tensor.kernels.rowwise.cost import (
+    LONG,
+    code_bytes,
+    costly_value,
+    partial_results,
+    vector_bytes,
+    walk_cost,
+)
 from npu_tensor.kernels.rowwise.program import VECTOR_BYTES, RowOperand, RowProgram, RowWalk, walks
 from npu_tensor.kernels.rowwise.row_layout import RowLayout
-from npu_tensor.kernels.rowwise.source import LONG, first_stream, partial_bytes, state_bytes
+from npu_tensor.kernels.rowwise.source import first_stream, partial_bytes, state_bytes
+from npu_tensor.ops.analysis import needed
 from npu_tensor.ops.declare import Layout
 
 CORE_BYTES: Final = LIMITS["core"].memory - DEFAULT_STACK - 2048
@@ -279,16 +287,34 @@ class WholeRows(RowwisePlan):
     @property
     def program_bytes(self) -> int:
         """Estimated bytes of machine code of all passes over a row."""
-        return 512 + self.resident_bytes + code_bytes(self.row)
+        copies = sum(
+            parts * vector_bytes(self.row, walk)
+            for parts, walk in zip(self.loops, walks(self.row), strict=True)
+            if parts > 1
+        )
+        return 512 + self.resident_bytes + code_bytes(self.row) + copies
+
+    @property
+    def loops(self) -> tuple[int, ...]:
+        """Partial results of each pass's loop; 0 for loops that are too short to be pipelined."""
+        is_long = self.shortest >= LONG * self.row.lanes
+        parts = (partial_results(self.row, walk, self.shortest, self.ends_full) for walk in walks(self.row))
+        return tuple(is_long * part for part in parts)
+
+    @property
+    def ends_full(self) -> bool:
+        """True if a row ends with a full vector."""
+        return self.task.length % self.row.lanes == 0
 
     def cycles(self, arch: Arch) -> int:
         """Predict the cycles for one row."""
         known: tuple[int, ...] = ()
         total = 0
         for walk in walks(self.row):
-            cost = walk_cost(self.row, walk, arch, known)
+            cost = walk_cost(self.row, walk, arch, known, self.shortest, self.ends_full)
             total += cost.of(self.row.lanes, self.task.length) + cost.row
-            known = self.values  # The cost of storing is not charged to the first pass that computes them.
+            # The cost of storing is not charged to the first pass that computes them.
+            known = tuple(set(self.values).intersection((*known, *needed(self.row.program, walk.roots))))
         return total
 
     @property

@@ -11,11 +11,12 @@ A column's memtile splits each object of an input into one object for each core,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from npu_tensor.dataflow.array import Array, Tile
-from npu_tensor.dataflow.checks.limits import LIMITS
+from npu_tensor.dataflow.checks.limits import LIMITS, SHIM_DESCRIPTORS
 from npu_tensor.dataflow.design import (
     AccessPattern,
     Builder,
@@ -93,13 +94,29 @@ def issue(builder: SequenceBuilder, steps: Iterable[Step], group: int) -> None:
         builder.transfer(step.fifo, step.buffer, step.pattern, group, step.wait)
 
 
-def pipeline(builder: SequenceBuilder, rounds: Iterable[Iterable[Step]], in_flight: int) -> None:
-    """Issue one group of transfers after another, with `in_flight` of them at a time."""
-    groups: list[int] = []
-    for steps in rounds:
-        groups.append(builder.group())
-        issue(builder, steps, groups[-1])
-        if len(groups) == in_flight:
-            builder.finish(groups.pop(0))
-    for group in groups:
+def pipeline(builder: SequenceBuilder, rounds: Iterable[Iterable[Step]], in_flight: int, held: int = 0) -> None:
+    """Issue one group of transfers after another.
+
+    Args:
+        builder: Sequence to extend.
+        rounds: Transfers of each group.
+        in_flight: Groups at a time; fewer if their transfers need more descriptors than a shim tile may use.
+        held: Descriptors of a shim tile that other groups use.
+    """
+    limit = SHIM_DESCRIPTORS[builder.configuration.arch] - held
+    groups: list[tuple[int, Counter[Tile]]] = []
+    for steps in map(list, rounds):
+        needed = Counter(_shim(step.fifo) for step in steps)
+        while groups and (
+            len(groups) == in_flight
+            or any(count + sum(used[tile] for _, used in groups) > limit for tile, count in needed.items())
+        ):
+            builder.finish(groups.pop(0)[0])
+        groups.append((builder.group(), needed))
+        issue(builder, steps, groups[-1][0])
+    for group, _ in groups:
         builder.finish(group)
+
+
+def _shim(fifo: ObjectFifo) -> Tile:
+    return next(tile for tile in (fifo.producer, *fifo.consumers) if tile.kind == "shim")

@@ -71,6 +71,14 @@ void measure(int *out, V x, Body body) {
     const auto result = body(x);
     note(out, result.value().ready, 0, x.value().places, result.value().places);
 }
+template <typename Body>
+void step(int *out, nt_host::Place takes, Body body) {
+    begin();
+    nt_host::Timed value;
+    value.begin({0, takes});
+    value = body(value);
+    note(out, value.value().ready, 0, takes, value.value().places);
+}
 template <typename State>
 unsigned ready(const State &state) {
     if constexpr (requires { state.total; }) return state.total.value().ready;
@@ -136,16 +144,29 @@ void store_means() {
     nt::store_means<Tile, P>(at<float>(0), at<Stored>(1), tile_state, tile_words);
 }
 constexpr auto one = [] { return nt::Split<1, 16>{{aie::broadcast<bfloat16, 16>(1)}}; };
+const nt::Split<2, 16> x_factor{{one()[0], one()[0]}};
+const auto length_reciprocal = aie::broadcast<float, 16>(1);
 template <typename T, unsigned N>
 auto ones() { return nt::broadcast<T, N>(T(1)); }
 """
+
+# Steps between memory and the two kinds of registers.
+_STEPS: Final = {
+    "load": ("ANYWHERE", "v.loaded(1); return v;"),
+    "narrow": ("ACCUMULATOR", "return nt_host::issue(nt_host::NARROW, 1, v);"),
+    "move": ("ACCUMULATOR", "v.use(nt_host::REGISTER); return v;"),
+}
 
 # Loops by name: statements that run `n` rounds.
 _LOOPS: Final = {
     "keep": "for (int i = 0; i < 16 * n; i += 16) aie::store_v(at<int32>(1) + i, aie::load_v<16>(at<int32>(0) + i));",
     "copy": "nt::copy_words(at<int32>(0), at<int32>(1), 16 * (n + 4));",
-    "transpose int8": "nt::transpose(at<int8>(0), at<int8>(1), 16, 64 * n, 16);",
-    "transpose int16": "nt::transpose(at<int16>(0), at<int16>(1), 16, 32 * n, 16);",
+    **{
+        f"{'aligned ' * is_aligned}transpose {element}": f"nt::transpose<{element}, {str(is_aligned).lower()}>("
+        f"at<{element}>(0), at<{element}>(1), 16, {lanes} * n, 16);"
+        for is_aligned in (False, True)
+        for element, lanes in (("int8", 64), ("int16", 32))
+    },
     **{
         f"rope {name}": f"nt::rotate_row<{neighbours}>(at<bfloat16>(0), nt::RopeTable(at<bfloat16>(1), 64), "
         "at<bfloat16>(2), 64 * n, 64 * n);"
@@ -235,6 +256,8 @@ def _statements() -> Iterator[tuple[str, str]]:
         value = f"nt::broadcast<{emitter.REGISTERS[source]}, {lanes}>(1)"
         text = f"nt::cast<{emitter.REGISTERS[result]}>(x)"
         yield f"{result} {source} cast", f"measure(out, {value}, [](const auto &x) {{ return {text}; }});"
+    for name, (takes, body) in _STEPS.items():
+        yield name, f"step(out, nt_host::{takes}, [](nt_host::Timed v) {{ {body} }});"
     for name, statement in _LOOPS.items():
         yield name, f"repeat(out, [](int n) {{ {statement} }});"
 

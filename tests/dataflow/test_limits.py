@@ -154,8 +154,17 @@ DESCRIPTORS = [
     Case("memtile: split and join of 2, depth 5", lambda: split_join(2, 5), "buffer descriptors"),
     Case("memtile: forward of depth 12, both ends even", lambda: forwarded(64, 64, depth=12)),
     Case("memtile: forward of depth 13", lambda: forwarded(64, 64, depth=13), "buffer descriptors"),
-    Case("sequence: 12 live in a shim tile", lambda: fan(2, 2, fills=[4, 4], drains=[2, 2], columns=1)),
+    Case("sequence: 12 live in a shim tile of npu2", lambda: fan(2, 2, fills=[4, 4], drains=[2, 2], columns=1)),
     Case("sequence: 13 live", lambda: fan(2, 2, fills=[4, 4], drains=[4, 1], columns=1), "sequence descriptors"),
+    Case(
+        "sequence: 8 live in a shim tile of npu1",
+        lambda: replace(fan(2, 2, fills=[2, 2], drains=[2, 2], columns=1), arch="aie2"),
+    ),
+    Case(
+        "sequence: 9 live on npu1",
+        lambda: replace(fan(2, 2, fills=[3, 2], drains=[2, 2], columns=1), arch="aie2"),
+        "sequence descriptors",
+    ),
     Case("sequence: freed by the end of their group", lambda: in_groups(cut(24), 4)),
 ]
 

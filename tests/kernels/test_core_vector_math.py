@@ -165,6 +165,12 @@ FORMS: dict[str, tuple[str, Callable[[Array, Array], Array]]] = {
     "minimum": ("nt::minimum(x, -0.5f)", lambda x, _: np.minimum(x, -0.5)),
     "maximum_positive": ("nt::maximum(x, 1.5f)", lambda x, _: np.maximum(x, 1.5)),
     "minimum_positive": ("nt::minimum(x, 1.5f)", lambda x, _: np.minimum(x, 1.5)),
+    "brief_negative": ("nt::widened(nt::neg(nt::brief(x)))", lambda x, _: -x),
+    "brief_exp": ("nt::exp(nt::brief(x))", lambda x, _: np.exp(x)),
+    "float_factor": ("nt::mul<nt::half>(x, nt::split_alike(y))", np.multiply),
+    "square": ("nt::square<nt::half>(x)", lambda x, _: x * x),
+    "brief_factor": ("nt::mul(nt::brief(x), nt::split_alike(y))", np.multiply),
+    "positive_part": ("nt::widened(nt::positive_part(nt::brief(x)))", lambda x, _: np.maximum(x, 0)),
     "add_brief": ("nt::add(x, nt::brief(y))", np.add),
     "sub_brief": ("nt::sub(x, nt::brief(y))", np.subtract),
     "gt_zero": ("nt::one_where(nt::gt(x, 0.0f))", lambda x, _: np.float64(x > 0)),
@@ -262,6 +268,19 @@ def test_functions_are_as_exact_as_promised(library: ctypes.CDLL, name: str, pre
     assert error[worst] <= MAX_ULP[precision], f"{name}({x[worst]!r}) is off by {error[worst]} units"
 
 
+def test_products_of_short_numbers_are_exact(library: ctypes.CDLL) -> None:
+    """Parts of numbers that need none do not turn ties of the rounding to bfloat16."""
+    x, y = (arguments(seed, 1 << 14).astype(ml_dtypes.bfloat16).astype(np.float32) for seed in (17, 18))
+    size = min(x.size, y.size) // 64 * 64
+    x, y = (
+        np.where(np.isfinite(v) & (np.abs(v) > 2.0**-60) & (np.abs(v) < 2.0**60), v, 3) for v in (x[:size], y[:size])
+    )
+    x, y = x.astype(np.float32), y.astype(np.float32)
+    for name in ("brief_factor", "float_factor", "float_brief"):
+        np.testing.assert_array_equal(evaluate(library, f"{name}_form", x, y), x * y, err_msg=name)
+    np.testing.assert_array_equal(evaluate(library, "square_form", x), x * x)
+
+
 def test_logarithms_of_powers_of_their_base_are_exact(library: ctypes.CDLL) -> None:
     for name, base, exponents in (("log2", 2.0, np.arange(-126, 128)), ("log10", 10.0, np.arange(0, 11))):
         x = np.ones(-(-exponents.size // 16) * 16, np.float32)
@@ -312,6 +331,8 @@ def test_cheaper_forms_are_as_exact_as_promised(library: ctypes.CDLL, name: str)
     if "quotient" in name:
         y = np.maximum(np.abs(y), 1)  # NaN stays NaN
         y[(y >= 2.0**126) & np.isfinite(y)] = 2
+    if "split_alike(y)" in text:
+        y[(np.abs(y) < 2.0**-102) & (y != 0)] = 1
     x[(np.abs(x) < 2.0**-102) & (x != 0)] = 1  # the lower parts of a factor that are denormals are zero
     size = x.size // 16 * 16
     x, y = x[:size], y[:size]

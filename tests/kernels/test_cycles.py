@@ -61,6 +61,12 @@ def test_long_loops_are_not_pipelined() -> None:
     assert cycles.LoopWork(vector=20, latency=100).loop(10) == 100 + 5 + 9 * 20
 
 
+def test_rounds_that_do_not_overlap_take_their_latency() -> None:
+    """mlir-aie's add of 1,024 bfloat16 on aie2p has 8 rounds of 4 vectors; 150 cycles were traced (levers.md, L07)."""
+    round = cycles.work(program_of("add", "float32"), "aie2p", 32)
+    assert cycles.LOOP_CYCLES + 8 * round.straight == pytest.approx(150, rel=0.05)
+
+
 def test_half_precision_is_shorter() -> None:
     program = program_of("exp", "float32", 1)
     half = cycles.work(program, "aie2", 16, {1: "half"})

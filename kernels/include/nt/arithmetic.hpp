@@ -210,6 +210,20 @@ inline Split<parts, N> split_below(const Float<N> &x) {
     return result;
 }
 
+// Two parts of one sign, in half precision. Both are zero or none is, and none is NaN without the other: the sum of their
+// products with parts of that kind, or with a single bfloat16 number, is right in all cases. A rest that is zero, or NaN
+// because the number is infinite, becomes a fraction of the number that is less than half a unit in the last place of any
+// sum, so that exact products stay exact. What falls below 2^-126 on the way is zero.
+template <unsigned N>
+inline Split<2, N> split_alike(const Float<N> &x) {
+    const Bfloat<N> lead = aie::filter_odd(x.template cast_to<int16>()).template cast_to<bfloat16>();  // upper halves
+    const Bfloat<N> rest = aie::msc(Sum<N>(x), lead, bfloat16(1.0f)).template to_vector<bfloat16>();
+    const Bfloat<N> tiny = aie::mul(lead, bfloat16(0x1p-26f)).template to_vector<bfloat16>();
+    const auto size = aie::bit_and(int16(0x7fff), rest.template cast_to<int16>()).template cast_to<uint16>();
+    const auto is_special = aie::ge(aie::sub(size, uint16(1)), uint16(0x7f7f));  // 0, NaN
+    return {{lead, aie::select(rest, tiny, is_special)}};
+}
+
 // A factor whose lanes are bfloat16 numbers.
 template <unsigned N>
 inline Split<1, N> brief(const Float<N> &x) {
@@ -222,6 +236,18 @@ inline Split<1, N> brief(const Bfloat<N> &x) {
 template <unsigned N>
 inline Float<N> widened(const Bfloat<N> &x) {
     return value(Sum<N>(x));
+}
+
+template <unsigned N>
+inline Bfloat<N> neg(const Split<1, N> &x) {
+    return aie::bit_xor(int16(-32768), x[0].template cast_to<int16>()).template cast_to<bfloat16>();
+}
+
+// max(x, 0); a NaN stays. The bits of negative numbers, as integers, are those up to -128.
+template <unsigned N>
+inline Bfloat<N> positive_part(const Split<1, N> &x) {
+    const auto negative = aie::lt(x[0].template cast_to<int16>(), int16(-127));
+    return aie::select(x[0], aie::zeros<bfloat16, N>(), negative);
 }
 
 // Only one port converts while it loads: the product with 1 widens the other operand.
@@ -245,18 +271,28 @@ inline Float<N> guarded_product(const Split<parts, N> &a, const Factor &b) {
     return select(aie::ge(size, INFINITY_BITS) | aie::eq(size, 0), coarse, value(product(a, b)));
 }
 
-// Factors are floats; or, for less work, brief ones and split constants without a part that is zero.
+// Factors are floats; or, for less work, brief ones, split constants without a part that is zero, and in half precision
+// numbers from split_alike.
 template <typename P = full, unsigned N>
 inline Float<N> mul(const Float<N> &a, const Float<N> &b) {
     return guarded_product(split_below<P::parts>(a), split_below<P::parts>(b));
 }
-template <typename P = full, unsigned N>
-inline Float<N> mul(const Float<N> &a, const Split<1, N> &b) {
-    return guarded_product(split_below<P::parts>(a), b);
+template <typename P = full, unsigned N, typename Factor>
+inline Float<N> mul(const Float<N> &a, const Factor &b) {
+    if constexpr (P::parts == 2)
+        return value(product(split_alike(a), b));
+    else
+        return guarded_product(split_below<P::parts>(a), b);
 }
-template <typename P = full, unsigned N, unsigned parts>
-inline Float<N> mul(const Float<N> &a, const SplitConstant<parts> &b) {
-    return guarded_product(split_below<P::parts>(a), b);
+template <typename P = full, unsigned N>
+inline Float<N> square(const Float<N> &a) {
+    if constexpr (P::parts == 2) {
+        const auto part = split_alike(a);
+        return value(product(part, part));
+    } else {
+        const auto part = split_below<P::parts>(a);
+        return guarded_product(part, part);
+    }
 }
 // The parts of a constant have the same sign, so that the sum of their products with one number is right in all cases.
 template <typename P = full, unsigned N, typename Factor>

@@ -146,6 +146,12 @@ inline Float<N> rsqrt_of_mantissa(const Split<P::parts, N> &m) {
     y = aie::mac(constant_sum<N>(1.55618719f), lead, y).template to_vector<bfloat16>();
     // error = 1 - m y^2; 1 / sqrt(m) = y / sqrt(1 - error) = y (1 + error/2 + 3/8 error^2 + 5/16 error^3 + ...)
     const auto square = split<2>(value(Sum<N>(aie::mul(y, y))));
+    if constexpr (P::parts == 2) {  // up to the square of the error; 2^-16
+        const Bfloat<N> e = remainder(constant_sum<N>(1.0f), m, square).template to_vector<bfloat16>();
+        const Bfloat<N> slope = aie::mac(constant_sum<N>(0.5f), e, bfloat16(0.375f)).template to_vector<bfloat16>();
+        const Bfloat<N> correction = aie::mul(e, slope).template to_vector<bfloat16>();
+        return value(aie::mac(Sum<N>(y), y, correction));
+    }
     constexpr float series[] = {35.0f / 128, 5.0f / 16, 3.0f / 8, 0.5f};
     const auto e = split<P::parts>(value(remainder(constant_sum<N>(1.0f), m, square)));
     const auto slope = split<P::parts>(polynomial<1>(e, series));

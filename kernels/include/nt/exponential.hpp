@@ -47,15 +47,15 @@ constexpr float EXP_COEFFICIENTS[] = {0.0013814320f, 0.0083688512f, 0.0416684011
 // exp for |x| <= ln(2)/2.
 template <typename P, unsigned N>
 inline Float<N> exp_of_rest(const Float<N> &x) {
-    const auto factor = split<P::parts>(x);
     if constexpr (P::parts == 3) {
-        return polynomial<3>(factor, EXP_COEFFICIENTS);
+        return polynomial<3>(split<3>(x), EXP_COEFFICIENTS);
     } else {
-        // 1 + x + x^2/2 (1 + x slope); 2^-17
+        // 1 + x + x^2/2 (1 + x slope); 2^-16, and 2^-12 for |x| <= 0.52
+        const auto factor = split<2>(x);
         const Bfloat<N> lead = factor[0];
         const Bfloat<N> halved = aie::mul(lead, bfloat16(0.5f)).template to_vector<bfloat16>();
         const Bfloat<N> slope =
-            aie::mac(constant_sum<N>(0.3350726817f), lead, bfloat16(0.08349609375f)).template to_vector<bfloat16>();
+            aie::mac(constant_sum<N>(0.33554f), lead, bfloat16(0.08349609375f)).template to_vector<bfloat16>();
         Bfloat<N> bend = aie::mul(lead, slope).template to_vector<bfloat16>();
         bend = aie::mul(lead, bend).template to_vector<bfloat16>();
         Sum<N> sum(aie::add(x, constant<N>(1.0f)));
@@ -65,12 +65,30 @@ inline Float<N> exp_of_rest(const Float<N> &x) {
     }
 }
 
+// exp of x in half precision. `shifted` is ROUNDER plus an integer n with |x - n ln 2| <= 0.52.
+template <unsigned N>
+inline Float<N> exp_roughly(const Sum<N> &x, const Sum<N> &shifted) {
+    const Bfloat<N> n = aie::sub(shifted, constant<N>(ROUNDER)).template to_vector<bfloat16>();
+    Sum<N> rest = x;
+    NT_UNROLL
+    for (unsigned i = 0; i < 3; ++i) rest = aie::msc(rest, n, LN_2_PARTS[i]);
+    // The shift drops all bits of ROUNDER.
+    const Int<N> power = aie::upshift(bits(value(shifted)), 23);
+    return from_bits(aie::add(bits(exp_of_rest<half>(value(rest))), power));
+}
+
 // exp for |x| <= EXP_LIMIT where it is a normal number. Above, the bits of the result are beyond those of infinity,
 // below they are negative or denormal.
 template <typename P, unsigned N>
 inline Float<N> exp_normal(const Float<N> &x) {
-    const Reduced<N> reduced = reduce_exponent<P>(x);
-    return from_bits(aie::add(bits(exp_of_rest<P>(reduced.rest)), aie::upshift(reduced.n, 23)));
+    if constexpr (P::parts == 2) {
+        // x log2(e), but for 0.17
+        const Sum<N> power = aie::mac(Sum<N>(x), to_bfloat16(x), bfloat16(0.443359375f));
+        return exp_roughly(Sum<N>(x), aie::add(power, constant<N>(ROUNDER)));
+    } else {
+        const Reduced<N> reduced = reduce_exponent<P>(x);
+        return from_bits(aie::add(bits(exp_of_rest<P>(reduced.rest)), aie::upshift(reduced.n, 23)));
+    }
 }
 
 // exp for |x| <= EXP_LIMIT; what is below 2^-126 is 0 or denormal.
@@ -82,6 +100,18 @@ inline Float<N> exp_bounded(const Float<N> &x) {
 template <typename P = full, unsigned N>
 inline Float<N> exp(const Float<N> &x) {
     return select(is_nan(x), x, exp_bounded<P>(at_least(at_most(x, EXP_LIMIT), -EXP_LIMIT)));
+}
+
+// The same in half precision for a bfloat16 number.
+template <unsigned N>
+inline Float<N> exp(const Split<1, N> &x) {
+    // From -89 to 89: the power of the largest one is infinite, that of the smallest one zero.
+    const auto bounded = aie::min(x[0].template cast_to<int16>(), int16(0x42b2)).template cast_to<uint16>();
+    const Bfloat<N> lead = aie::min(bounded, uint16(0xc2b2)).template cast_to<bfloat16>();
+    const Float<N> power = exp_roughly(Sum<N>(lead), aie::mac(constant_sum<N>(ROUNDER), lead, bfloat16(1.4453125f)));
+    const Int<N> result = aie::max(aie::min(bits(power), INFINITY_BITS), 0);
+    const auto size = aie::bit_and(int16(0x7fff), x[0].template cast_to<int16>());
+    return from_bits(aie::select(result, NAN_BITS, aie::gt(size, int16(0x7f80))));
 }
 
 template <typename P>

@@ -28,6 +28,15 @@ inline auto stored(const V &v) {
     }
 }
 
+template <typename Stored, unsigned N>
+inline auto stored(const Bfloat<N> &v) {
+    if constexpr (std::is_same_v<Stored, bfloat16>) {
+        return v;
+    } else {
+        return stored<Stored>(widened(v));
+    }
+}
+
 template <typename Register, unsigned N, typename Stored>
 inline auto load(const Stored *p) {
     return loaded<Register>(aie::load_v<N>(p));

@@ -7,6 +7,7 @@
 
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "vector_math.hpp"
 
@@ -41,22 +42,31 @@ inline aie::vector<int32, N> positions(int32 start) {
     return nt::add(lane_numbers<N>(), nt::broadcast<int32, N>(start));
 }
 
-// body(start, lanes) for the vectors of `count` elements, of which the first `length` belong to the row. Unless all do,
-// which the caller says of all rows that it has, each vector is told how many of its lanes do: that costs less machine
-// code than a second body. Long: whether there are at least 4 vectors.
-template <unsigned N, bool Whole, bool Long, class Body>
+// body(start, lanes, part) for the vectors of `count` elements, of which the first `length` belong to the row. Unless all
+// do, which the caller says of all rows that it has, each vector is told how many of its lanes do: that costs less
+// machine code than a second body. Reductions alternate between `Parts` partial results, so that none waits for the one
+// before. The caller knows of at least 4 rounds of so many vectors, or passes 0.
+template <unsigned N, bool Whole, unsigned Parts, class Body>
 inline void for_row(int32 count, int32 length, Body body) {
-    const auto round = [&](int32 start) {
+    const auto vector = [&](int32 start, auto part) {
         if constexpr (Whole)
-            body(start, all_lanes{});
+            body(start, all_lanes{}, part);
         else
-            body(start, first_lanes{length - start});
+            body(start, first_lanes{length - start}, part);
     };
-    if constexpr (Long) {
-        NT_AT_LEAST_4
-        for (int32 start = 0; start < count; start += N) round(start);
+    const auto vectors = [&]<unsigned... part>(int32 start, std::integer_sequence<unsigned, part...>) {
+        (vector(start + static_cast<int32>(part * N), std::integral_constant<unsigned, part>{}), ...);
+    };
+    constexpr std::integral_constant<unsigned, 0> first;
+    if constexpr (Parts == 0) {
+        for (int32 start = 0; start < count; start += N) vector(start, first);
     } else {
-        for (int32 start = 0; start < count; start += N) round(start);
+        int32 start = 0;
+        NT_AT_LEAST_4
+        for (; start < count - static_cast<int32>((Parts - 1) * N); start += Parts * N)
+            vectors(start, std::make_integer_sequence<unsigned, Parts>{});
+        if constexpr (Parts > 1)
+            for (; start < count; start += N) vector(start, first);
     }
 }
 

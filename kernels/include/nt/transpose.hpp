@@ -10,7 +10,9 @@ namespace nt {
 // Blocks of 16 rows by one vector of columns go through four rounds of a perfect shuffle. Each round interleaves the
 // first half of the vectors with the second, which rotates the bits of an element's place (row, column) by one: after
 // log2(16) rounds the row has become the lower part of the place. What is left at the edges is copied one by one.
-template <typename T>
+//
+// Aligned: whether columns are multiples of a vector, rows, pitch and the place of `result` multiples of 16.
+template <typename T, bool Aligned>
 inline void transpose(const T *__restrict source, T *__restrict result, int32 rows, int32 columns, int32 pitch) {
     constexpr int32 lanes = 64 / sizeof(T);
     constexpr int32 block = 16;
@@ -18,8 +20,10 @@ inline void transpose(const T *__restrict source, T *__restrict result, int32 ro
     for (int32 row = 0; row < whole_rows; row += block)
         for (int32 column = 0; column < whole_columns; column += lanes) {
             aie::vector<T, lanes> values[block], shuffled[block];
-            for (int32 i = 0; i < block; ++i)
-                values[i] = aie::load_unaligned_v<lanes>(source + (row + i) * columns + column);
+            for (int32 i = 0; i < block; ++i) {
+                const T *vector = source + (row + i) * columns + column;
+                values[i] = Aligned ? aie::load_v<lanes>(vector) : aie::load_unaligned_v<lanes>(vector);
+            }
             for (int32 round = 0; round < 4; ++round) {
                 for (int32 i = 0; i < block / 2; ++i) {
                     auto [low, high] = aie::interleave_zip(values[i], values[i + block / 2], 1);
@@ -29,10 +33,16 @@ inline void transpose(const T *__restrict source, T *__restrict result, int32 ro
                 for (int32 i = 0; i < block; ++i) values[i] = shuffled[i];
             }
             constexpr int32 parts = lanes / block;
-            for (int32 i = 0; i < lanes; ++i)
-                aie::store_unaligned_v(result + (column + i) * pitch + row,
-                                       values[i / parts].template extract<block>(i % parts));
+            for (int32 i = 0; i < lanes; ++i) {
+                T *vector = result + (column + i) * pitch + row;
+                const auto rows_of_column = values[i / parts].template extract<block>(i % parts);
+                if constexpr (Aligned)
+                    aie::store_v(vector, rows_of_column);
+                else
+                    aie::store_unaligned_v(vector, rows_of_column);
+            }
         }
+    if constexpr (Aligned) return;
     for (int32 row = 0; row < rows; ++row)
         for (int32 column = row < whole_rows ? whole_columns : 0; column < columns; ++column)
             result[column * pitch + row] = source[row * columns + column];

@@ -42,14 +42,19 @@ WORD: Final = 4
 
 LIMITS: Final[Mapping[TileKind, TileLimits]] = MappingProxyType(
     {
-        # 16 descriptors exist. On Phoenix, sequences with 8 and 12 different ones passed; with 9 and 16 the array hung
-        # (xdna-emu). The limit keeps kernels of three operands, some of which use 9.
-        "shim": TileLimits(0, 2, 12, 16, dimensions=0, wrap=1023, stride=2**20, length=2**32 - 1),
+        "shim": TileLimits(0, 2, 16, 16, dimensions=0, wrap=1023, stride=2**20, length=2**32 - 1),
         "memtile": TileLimits(524288, 6, 48, 64, dimensions=4, wrap=1023, stride=2**17, length=2**17 - 1),
         # The field of a core's wrap has 8 bits; 256 would be read as 0.
         "core": TileLimits(65536, 2, 16, 16, dimensions=3, wrap=255, stride=2**13, length=2**14 - 1),
     }
 )
+
+SHIM_DESCRIPTORS: Final[Mapping[str, int]] = MappingProxyType({"aie2": 8, "aie2p": 12})
+"""Upper bound on the buffer descriptors of a shim tile that transfers in flight use, out of 16.
+
+On Phoenix, sequences with 8 and 12 different ones passed; with 9 and 16 the array hung (xdna-emu). Nothing of that kind
+is known of aie2p.
+"""
 
 STREAMS_NORTH: Final = 6
 STREAMS_SOUTH: Final = 4

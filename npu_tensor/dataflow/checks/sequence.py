@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from npu_tensor.dataflow.checks.index import Index, Violation
-from npu_tensor.dataflow.checks.limits import LIMITS, QUEUE_DEPTH
+from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH, SHIM_DESCRIPTORS
 from npu_tensor.dataflow.design import Finish, ObjectFifo, Transfer
 
 
@@ -49,7 +49,7 @@ def waits(index: Index) -> Iterator[Violation]:
 
 def descriptors(index: Index) -> Iterator[Violation]:
     """Check the buffer descriptors of a shim tile. Each transfer uses one until its group is finished."""
-    limit = LIMITS["shim"].descriptors
+    limit = SHIM_DESCRIPTORS.get(index.design.arch, 0)
     in_use: dict[object, list[int]] = defaultdict(list)
     most: dict[object, int] = {}
     for step in index.design.sequence:

@@ -180,9 +180,9 @@ def test_no_descriptor_is_left() -> None:
     d = Builder("many", "aie2", 1)
     x = d.host_buffer("x", "int32", 64)
     fifo = d.fifo("x0", ObjectType("int32", (4,)), Tile(0, 0), [Tile(0, 2)])
-    for _ in range(16):
+    for _ in range(17):
         d.fill(fifo, x, AccessPattern.linear(4))
-    with pytest.raises(ArgumentError, match=r"shim \(0,0\): the transfer of fifo x0 finds all 12 buffer descriptors"):
+    with pytest.raises(ArgumentError, match=r"shim \(0,0\): the transfer of fifo x0 finds all 16 buffer descriptors"):
         instructions(d.build(), {})
 
 
