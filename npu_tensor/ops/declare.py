@@ -213,6 +213,11 @@ class Op:
         return f"<op {self.name}>"
 
     @property
+    def module(self) -> str:
+        """Module of the declaration, such as "elementwise" or "reduction"."""
+        return self.body.__module__.rpartition(".")[2]
+
+    @property
     def dtypes(self) -> str:
         """Supported dtypes, in words."""
         return str(getattr(self.rule, "dtypes", "all"))
