@@ -26,7 +26,7 @@ from npu_tensor.cli.calibrate.probes import Unclear
 from npu_tensor.cli.info import single_uri
 from npu_tensor.cli.options import device_errors, device_option, search_path_options
 from npu_tensor.errors import ArgumentError, DeviceError
-from npu_tensor.observe.drawing.terminal import print_table
+from npu_tensor.observe.drawing.text import print_table
 from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
 from npu_tensor.runtime.rates import NpuRates, ProcessorRates
