@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
-from rich.text import Text
 
 import npu_tensor as nt
 from npu_tensor._util.output_files import json_option, put_json
-from npu_tensor.observe.drawing.terminal import print_table
+from npu_tensor.observe.drawing.text import print_table
 from npu_tensor.planner.selection import accelerators, selection_of
 from npu_tensor.runtime.devices.system import processor_name
 
@@ -129,9 +128,9 @@ def _version(package: str) -> str | None:
         return None
 
 
-def verdict(met: bool | None) -> Text:
+def verdict(met: bool | None) -> str:
     """Return a table cell that tells if a target was met; empty without a target."""
-    return {None: Text(), True: Text("yes", "green"), False: Text("no", "bold red")}[met]
+    return {None: "", True: "yes", False: "no"}[met]
 
 
 def headline(machine: Mapping[str, Any], timed: bool = True) -> str:

@@ -21,18 +21,18 @@ def as_sum_over_rows(task: Task) -> Task:
     *batch_a, row, inner_a = left.layout.strides
     *batch_b, inner_b, column = right.layout.strides
 
-    def per_row(layout: Layout | None) -> Layout | None:
-        return layout and Layout(shape, (*layout.strides, 0), layout.offset)
+    def per_row(layout: Layout) -> Layout:
+        return Layout(shape, (*layout.strides, 0), layout.offset)
 
     inputs = (
         left._replace(layout=Layout(shape, (*batch_a, row, 0, inner_a), left.layout.offset)),
         right._replace(layout=Layout(shape, (*batch_b, 0, column, inner_b), right.layout.offset)),
-        *(source._replace(layout=per_row(source.layout)) for source in others),
+        *(source if source.layout is None else source._replace(layout=per_row(source.layout)) for source in others),
     )
     return task._replace(
         kind="row",
         inputs=inputs,
-        outputs=tuple(output._replace(layout=per_row(output.layout) or output.layout) for output in task.outputs),
+        outputs=tuple(output._replace(layout=per_row(output.layout)) for output in task.outputs),
         shape=shape,
         rows=1,
         program=_with_sum(task, left, right),
@@ -43,7 +43,6 @@ def as_sum_over_rows(task: Task) -> Task:
 def _with_sum(task: Task, left: Input, right: Input) -> Program:
     """Return the epilogue with the sum of products in place of its slot 0, and its other slots after A and B."""
     assert task.call is not None
-    assert task.program is not None
     assert left.dtype is not None
     assert right.dtype is not None
     register = str(task.call.registers[0])

@@ -26,12 +26,14 @@ __all__ = [
     "Input",
     "Kernel",
     "Move",
+    "NumberInput",
     "Output",
     "PlannedLaunch",
     "Prologue",
     "Refusal",
     "Step",
     "Task",
+    "TensorInput",
 ]
 
 T = TypeVar("T")
@@ -54,20 +56,33 @@ class PlannedLaunch(NamedTuple):
     pending: bool = False
 
 
-class Input(NamedTuple):
-    """An operand.
+class TensorInput(NamedTuple):
+    """An operand that is a tensor.
 
     Attributes:
         item: Number in the plan.
-        dtype: Dtype of the elements; None for a number.
-        layout: Layout over the task's shape; None for a number.
+        dtype: Dtype of the elements.
+        layout: Layout over the task's shape.
         persistent: True if the value is the same in every run of the plan, False if it is not, None if unknown.
     """
 
     item: int
-    dtype: DType | None
-    layout: Layout | None
+    dtype: DType
+    layout: Layout
     persistent: bool | None = None
+
+
+class NumberInput(NamedTuple):
+    """An operand that is a number; `layout is None` tells it from a tensor."""
+
+    item: int
+    dtype: None = None
+    layout: None = None
+    persistent: bool | None = None
+
+
+Input = TensorInput | NumberInput
+"""An operand."""
 
 
 class Output(NamedTuple):
@@ -120,7 +135,7 @@ class Task(NamedTuple):
         outputs: Results.
         shape: Iteration domain.
         rows: Number of trailing dimensions of `shape` that form a row, for row tasks.
-        program: Program per element.
+        program: Program per element; empty for data tasks.
         call: The op of a matmul, conv or data task.
         prologues: Prologues of the operands A and B of a matrix product.
         calls: Calls of all ops, in order; for a copy, the view that it materializes. They determine the names of
@@ -134,7 +149,7 @@ class Task(NamedTuple):
     outputs: tuple[Output, ...]
     shape: tuple[int, ...]
     rows: int = 0
-    program: Program | None = None
+    program: Program = Program((), ())
     call: Call | None = None
     prologues: tuple[Prologue | None, Prologue | None] = (None, None)
     calls: tuple[Call, ...] = ()
@@ -162,6 +177,17 @@ class Task(NamedTuple):
         """Split one value per input of a matmul or conv task into those of A, of B and of the program."""
         a, b = (1 if prologue is None else prologue.inputs for prologue in self.prologues)
         return values[:a], values[a : a + b], values[a + b :]
+
+    @property
+    def tensors(self) -> tuple[TensorInput, ...]:
+        """Operands that are tensors, in order."""
+        return tuple([source for source in self.inputs if isinstance(source, TensorInput)])
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of the op of a matmul, conv or data task."""
+        assert self.call is not None
+        return self.call.attributes
 
     @property
     def depth(self) -> int:

@@ -324,7 +324,7 @@ def invoke(*arguments: str) -> Result:
 
 def cells(output: str) -> dict[str, list[str]]:
     """Variable -> value and origin."""
-    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in output.splitlines() if line[0] == "│"]
+    rows = (re.split("  +", line) for line in output.partition("\n\n")[0].splitlines()[2:])
     return {variable: rest for variable, *rest in rows}
 
 

@@ -49,7 +49,6 @@ def host_dtypes(task: Task, target: Target) -> tuple[str | None, ...] | Refusal:
 
 def _shows_rounding(task: Task) -> bool:
     """Return True if an integer or bool result depends on a float16 operand, which is rounded to bfloat16."""
-    assert task.program is not None
     rounded: list[bool] = []
     for primitive, operands, _, slot in task.program.instructions:
         if primitive == "load":
@@ -62,7 +61,6 @@ def _shows_rounding(task: Task) -> bool:
 
 
 def _is_rounded(task: Task) -> bool:
-    assert task.program is not None
     return all(
         output.dtype.name == "bfloat16"
         or (output.dtype.name in EXACT and task.program.instructions[number].primitive == "round_bfloat16")
@@ -72,13 +70,11 @@ def _is_rounded(task: Task) -> bool:
 
 def _only_moves(task: Task) -> bool:
     """Return True if the task computes nothing."""
-    assert task.program is not None
     return all(step.primitive == "load" for step in task.program.instructions)
 
 
 def _sums_products(task: Task) -> bool:
     """Return True for a matrix-vector product of operands whose products are exact in float32."""
-    assert task.program is not None
     if any(i.dtype is not None and i.dtype.name in EXACT for i in task.inputs):
         return False
     return {step.primitive for step in task.program.instructions} == {"load", "mul", "row_sum"}

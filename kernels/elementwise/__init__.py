@@ -20,7 +20,6 @@ __all__ = ["claim"]
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
     """Return a design for a map task, or the reason why there is none."""
-    assert task.program is not None
     stored = host_dtypes(task, target)
     if isinstance(stored, Refusal):
         return stored

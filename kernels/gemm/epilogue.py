@@ -98,7 +98,6 @@ def epilogue(task: Task, arch: Arch, word: Word) -> tuple[Epilogue, Reads] | Ref
 
 def _operands(task: Task, word: Word) -> tuple[dict[int, str], Reads] | Refusal:
     """Return C++ for the program's operands by instruction, and the task inputs that they read."""
-    assert task.program is not None
     rows: list[int] = []
     columns: list[int] = []
     scalars: list[int] = []

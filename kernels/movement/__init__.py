@@ -92,7 +92,7 @@ def claim_concat(task: Task, target: Target) -> Offer | Refusal:
 
 def is_copy(task: Task) -> bool:
     """Return True if a task only moves the elements of one operand to a contiguous result."""
-    if task.program is None or len(task.inputs) != 1 or len(task.outputs) != 1:
+    if len(task.inputs) != 1 or len(task.outputs) != 1:
         return False
     (source,), (result,) = task.inputs, task.outputs
     instructions = task.program.instructions

@@ -38,7 +38,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     """Return a design for a row task or a product with a vector, or the reason why there is none."""
     if is_vector_product(task):
         task = as_sum_over_rows(task)
-    if task.kind != "row" or task.program is None:
+    if task.kind != "row":
         return Refusal(f"{task.kind} tasks have no rows")
     cut = len(task.shape) - task.rows
     rows, length = math.prod(task.shape[:cut]), math.prod(task.shape[cut:])

@@ -19,7 +19,7 @@ from npu_tensor._util.output_files import json_option, put_json
 from npu_tensor._util.units import size
 from npu_tensor.cli.options import failures
 from npu_tensor.config import config
-from npu_tensor.observe.drawing.terminal import print_table
+from npu_tensor.observe.drawing.text import print_table
 from npu_tensor.runtime.store.files import LOG
 from npu_tensor.runtime.store.upkeep import Removed, StoredItem, clear_everything, collect, describe, scan
 from npu_tensor.runtime.store.upkeep import clear as clear_entries

@@ -18,7 +18,7 @@ import numpy as np
 import npu_tensor as nt
 from npu_tensor.cli.options import device_errors, device_option, search_path_options
 from npu_tensor.examples import train_digits
-from npu_tensor.observe.drawing.terminal import print_table
+from npu_tensor.observe.drawing.text import print_table
 from npu_tensor.observe.explanation import NO_DEVICE, Explanation, Row
 from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris, with_default
 

@@ -17,8 +17,7 @@ from npu_tensor.config import config
 from npu_tensor.dataflow.array import ARRAY_NAMES, ARRAYS
 from npu_tensor.errors import ArgumentError, DeviceError, NpuTensorError
 from npu_tensor.functions.resources import get_num_threads
-from npu_tensor.observe.drawing.terminal import print_table
-from npu_tensor.observe.drawing.text import beside
+from npu_tensor.observe.drawing.text import beside, print_table
 from npu_tensor.runtime.devices.backends import inventory
 from npu_tensor.runtime.devices.detect import detect_arch
 from npu_tensor.runtime.devices.device_kind import DeviceUri
@@ -120,10 +119,9 @@ def info(json_file: Path | None) -> None:
     }
     if put_json(json_file, facts):
         return
-    features = system.pop("features", None)
-    print_table("system", ("", ""), system.items())
-    if features is not None:
-        click.echo("\n".join(beside("features", features, 10)))
+    for name, value in system.items():
+        click.echo("\n".join(beside(name, value, 18)))
+    click.echo()
     print_table(
         "devices",
         ("URI", "ordinal", "PCI address", "name", "arch", "columns"),

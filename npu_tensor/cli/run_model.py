@@ -17,7 +17,7 @@ from npu_tensor.cli.options import device_errors, device_option, failures
 from npu_tensor.interop.imported_graph import ImportedInput, ImportedModule, Reference
 from npu_tensor.interop.saved_function import SavedFunction, saved_calls
 from npu_tensor.jit.trees import flatten
-from npu_tensor.observe.drawing.terminal import print_table
+from npu_tensor.observe.drawing.text import print_table
 from npu_tensor.observe.profiling import profile
 from npu_tensor.spec import Spec
 

@@ -15,7 +15,7 @@ from npu_tensor._util.output_files import json_option, put_json
 from npu_tensor.config import SETTINGS, Setting, as_text, config
 from npu_tensor.dataflow.array import configured_arch
 from npu_tensor.errors import NpuTensorError
-from npu_tensor.observe.drawing.terminal import print_table
+from npu_tensor.observe.drawing.text import print_table
 from npu_tensor.runtime.devices.backends import preferred_uris
 
 

@@ -234,19 +234,19 @@ def _of_kind(kind: str, content: Any) -> ProcessorRates | NpuRates:
         rates = record(**content)
     except (TypeError, KeyError, AttributeError) as error:
         raise ArgumentError(f"it does not have the fields of {record.__name__}: {error}") from error
-    for name, value in _numbers(asdict(rates)):
+    for name, value in flat(asdict(rates)):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= sys.float_info.max:
             raise ArgumentError(f"{name} is {value!r}, not a positive number")
     return rates
 
 
-def _numbers(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the rates in nested records, each with its name."""
+def flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested records, each with its path, such as "levels[0].nbytes". None is left out."""
     if isinstance(value, Mapping):
         for key, part in value.items():
-            yield from _numbers(part, key)
+            yield from flat(part, f"{name}.{key}" if name else key)
     elif isinstance(value, (list, tuple)):
-        for part in value:
-            yield from _numbers(part, name)
+        for number, part in enumerate(value):
+            yield from flat(part, f"{name}[{number}]")
     elif value is not None:
         yield name, value

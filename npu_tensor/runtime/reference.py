@@ -152,8 +152,8 @@ class ReferenceKernel:
     def passes(self) -> float:
         """Number of passes over all elements: one per instruction, more for functions and rounding."""
         task = self.task
-        steps = task.program.instructions if task.program else ()
-        passes = sum(max(1.0, PRIMITIVES[step.primitive].flops / FLOPS_PER_PASS) for step in steps) or 1.0
+        flops = [PRIMITIVES[step.primitive].flops for step in task.program.instructions]
+        passes = sum(max(1.0, each / FLOPS_PER_PASS) for each in flops) or 1.0
         return passes + ROUNDING_PASSES * sum(output.dtype.register != output.dtype.name for output in task.outputs)
 
     @cached_property
@@ -167,7 +167,7 @@ class ReferenceKernel:
             register = str(task.call.registers[0])
             seconds += task.macs / rates.reference_macs["float" if register.startswith("float") else "integer"]
         nbytes = sum(output.nbytes for output in task.outputs)
-        nbytes += sum(s.dtype.nbytes(math.prod(s.layout.shape)) for s in task.inputs if s.layout and s.dtype)
+        nbytes += sum(s.dtype.nbytes(math.prod(s.layout.shape)) for s in task.tensors)
         return Cost(rates.expense(seconds), nbytes)
 
     def bind(self) -> Step:
@@ -180,9 +180,7 @@ class ReferenceKernel:
             if output.donor is not None:
                 self.owner.allocator.forget_layouts(values[output.donor])
         operands = [
-            values[source.item]
-            if source.layout is None or source.dtype is None
-            else view(values[source.item], source.dtype, source.layout)
+            values[source.item] if source.layout is None else view(values[source.item], source.dtype, source.layout)
             for source in task.inputs
         ]
         if task.kind == "data":
@@ -217,7 +215,6 @@ class ReferenceKernel:
         """Compute a product or convolution and its epilogue."""
         call, program = self.task.call, self.task.program
         assert call is not None
-        assert program is not None
         *factors, rest = self.task.split(operands)
         each = zip(self.task.prologues, factors, call.registers, strict=True)
         a, b = (to_register(_factor(prologue, inputs), register) for prologue, inputs, register in each)
@@ -232,7 +229,6 @@ class ReferenceKernel:
     def _by_blocks(self, operands: list[Any], results: list[Array]) -> None:
         """Cut the leading dimension so that a block has about BLOCK elements."""
         task = self.task
-        assert task.program is not None
         cut = len(task.shape) - task.rows
         outer, inner = task.shape[:cut], task.shape[cut:]
         row_length = math.prod(inner)

@@ -21,7 +21,7 @@ from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.runtime.npu.packing import pack, unpack
 from npu_tensor.runtime.sim.simulated_array import SimulatedArray
 from npu_tensor.spec import Spec, contiguous_strides
-from npu_tensor.task import Input, Output, Refusal, Task
+from npu_tensor.task import Input, Output, Refusal, Task, TensorInput
 
 Array = np.ndarray[Any, Any]
 
@@ -53,7 +53,7 @@ def layout_of(view: Array, base: Array) -> Layout:
 
 
 def _input(item: int, view: Array, base: Array) -> Input:
-    return Input(item, as_dtype(base.dtype), layout_of(view, base))
+    return TensorInput(item, as_dtype(base.dtype), layout_of(view, base))
 
 
 def _output(item: int, shape: tuple[int, ...], dtype: DType) -> Output:

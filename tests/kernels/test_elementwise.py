@@ -29,7 +29,7 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import ProgramBuilder
 from npu_tensor.planner.fuse import cut
 from npu_tensor.spec import contiguous_strides
-from npu_tensor.task import Fusion, Input, Output, Refusal, Task
+from npu_tensor.task import Fusion, Input, NumberInput, Output, Refusal, Task, TensorInput
 from npu_tensor.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
@@ -153,7 +153,7 @@ def sum_case(lying: Lying, seed: int = 0) -> tuple[Task, list[Any], list[Array]]
         layout = Layout(shape, strides_of(lying, slot), offset)
         stored = as_dtype(lying.dtypes[slot]) if lying.dtypes else dtype
         buffer = random.integers(0, 100, offset + math.prod(own)).astype(stored.numpy)
-        inputs.append(Input(slot, stored, layout))
+        inputs.append(TensorInput(slot, stored, layout))
         buffers.append(buffer)
         steps = [stride * stored.itemsize for stride in layout.strides]
         values = np.lib.stride_tricks.as_strided(buffer[offset:], shape, steps).astype(dtype.numpy)
@@ -163,7 +163,7 @@ def sum_case(lying: Lying, seed: int = 0) -> tuple[Task, list[Any], list[Array]]
     if lying.number is not None:
         total = total + builder.scalar(len(inputs), dtype.name)
         expected = expected + dtype.numpy.type(lying.number)
-        inputs.append(Input(len(inputs), None, None))
+        inputs.append(NumberInput(len(inputs)))
         buffers.append(lying.number)
     packed = Layout(shape, contiguous_strides(shape))
     results = [total, total - 1][: lying.results]

@@ -26,7 +26,7 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.spec import Spec, contiguous_strides
-from npu_tensor.task import Input, Output, Refusal, Task
+from npu_tensor.task import Output, Refusal, Task, TensorInput
 
 Array = np.ndarray[Any, Any]
 Pair = tuple[int, int]
@@ -108,8 +108,8 @@ def _convolution_task(image: Array, weight: Array, bias: Array, stride: Pair, pa
     around = tuple((width, width) for width in padding)
     call = ops.conv_2d_dw.op.call(specs, (stride, around, (1, 1), image.shape[-1], True, as_dtype("float32")))
     shape, dtype = call.spec.shape, as_dtype(image.dtype)
-    inputs = [Input(n, as_dtype(each.dtype), layout_of(each, each)) for n, each in enumerate((image, weight))]
-    inputs.append(Input(2, as_dtype("float32"), Layout(shape, (0, 0, 0, 1))))
+    inputs = [TensorInput(n, as_dtype(each.dtype), layout_of(each, each)) for n, each in enumerate((image, weight))]
+    inputs.append(TensorInput(2, as_dtype("float32"), Layout(shape, (0, 0, 0, 1))))
     steps = [Instruction("load", (), "float32", 0), Instruction("load", (), "float32", 1)]
     steps.append(Instruction("add", (0, 1), "float32", None))
     if dtype.name == "bfloat16":

@@ -9,7 +9,7 @@ use them. Calibration of an NPU was not run on an NPU.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -26,7 +26,7 @@ from npu_tensor.cli.calibrate.probes import Unclear
 from npu_tensor.cli.info import single_uri
 from npu_tensor.cli.options import device_errors, device_option, search_path_options
 from npu_tensor.errors import ArgumentError, DeviceError
-from npu_tensor.observe.drawing.terminal import print_table
+from npu_tensor.observe.drawing.text import print_table
 from npu_tensor.planner import selection
 from npu_tensor.runtime import rates
 from npu_tensor.runtime.rates import NpuRates, ProcessorRates
@@ -126,22 +126,13 @@ def _kept(
     else:
         measured = measure()
     path = rates.save(kind, identity, measured)
-    before, after = (dict(_flat("", values)) for values in (rates.priors()[kind], asdict(measured)))
+    before, after = (
+        {name: float(value) for name, value in rates.flat(values)}
+        for values in (rates.priors()[kind], asdict(measured))
+    )
     # A rate that was not measured equals its prior exactly.
     figures = [Figure(n, prior := before.get(n), None if value == prior else value) for n, value in after.items()]
     return Calibration(uri, path, identity, tuple(figures))
-
-
-def _flat(name: str, value: Any) -> Iterator[tuple[str, float]]:
-    """Yield names and numbers of a nested record, without missing values."""
-    if isinstance(value, dict):
-        for key, part in value.items():
-            yield from _flat(f"{name}.{key}" if name else key, part)
-    elif isinstance(value, (list, tuple)):
-        for number, part in enumerate(value):
-            yield from _flat(f"{name}[{number}]", part)
-    elif value is not None:
-        yield name, float(value)
 
 
 @click.command("calibrate")

@@ -35,7 +35,7 @@ from npu_tensor.runtime.npu.packing import flat
 from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
 from npu_tensor.runtime.store.background import finish_builds
 from npu_tensor.runtime.store.kernel_directory import no_kernels
-from npu_tensor.task import Device, Input, Kernel, Refusal, Step, Task
+from npu_tensor.task import Device, Kernel, Refusal, Step, Task, TensorInput
 
 Array = np.ndarray[Any, Any]
 
@@ -234,10 +234,9 @@ def _operands(entry: Entry, offer: Offer, number: int = 0) -> list[Any]:
     return items
 
 
-def _span(source: Input) -> int:
+def _span(source: TensorInput) -> int:
     """Return the number of elements from the start of the memory to the last one that is read."""
     layout = source.layout
-    assert layout is not None
     return 1 + layout.offset + sum((extent - 1) * s for extent, s in zip(layout.shape, layout.strides, strict=True))
 
 

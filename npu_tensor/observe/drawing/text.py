@@ -90,6 +90,21 @@ def table(
     return [GAP.join(line).rstrip() for line in zip(*fitted, strict=True)]
 
 
+def print_table(
+    title: str, headings: Sequence[str], rows: Iterable[Sequence[object]], figures: Container[str] = ()
+) -> None:
+    """Print a table below its title, and an empty line. An empty cell is printed as "-".
+
+    Args:
+        title: Title above the table.
+        headings: Column headings, all different.
+        rows: Cells of each row.
+        figures: Headings of right-aligned columns.
+    """
+    cells = ([str(cell) or "-" for cell in row] for row in rows)
+    print(title, *table([*zip(headings, *cells, strict=True)], figures), "", sep="\n")
+
+
 def _fit(cell: str, width: int, right: bool) -> str:
     if len(cell) > width:
         cell = f"{cell[: width - 2]}.."

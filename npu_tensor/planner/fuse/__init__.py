@@ -121,4 +121,4 @@ class _Refit:
 
 
 def _computes(task: Task) -> bool:
-    return task.program is None or any(step.primitive != "load" for step in task.program.instructions)
+    return task.kind == "data" or any(step.primitive != "load" for step in task.program.instructions)

@@ -14,7 +14,7 @@ from npu_tensor.planner.fuse.lower import Lowered, operand_register, spec_of, vi
 from npu_tensor.planner.fuse.prologues import uncopied
 from npu_tensor.planner.fuse.strides import broadcast, full_layout, permuted, row_layout
 from npu_tensor.spec import Spec
-from npu_tensor.task import Input, Output, Prologue, Task
+from npu_tensor.task import Input, NumberInput, Output, Prologue, Task, TensorInput
 
 
 class TaskMaker:
@@ -57,7 +57,7 @@ class TaskMaker:
         own = dict(zip(others, numbers, strict=True))
         return task._replace(
             items=items,
-            inputs=tuple([Input(own[operand.item], operand.dtype, operand.layout) for operand in task.inputs]),
+            inputs=tuple([operand._replace(item=own[operand.item]) for operand in task.inputs]),
             outputs=tuple([Output(own[each.item], each.dtype, each.layout, each.nbytes) for each in task.outputs]),
         )
 
@@ -130,10 +130,10 @@ class TaskMaker:
             for source, layout in operands_over(item):
                 value = values.get(source)
                 if value is None:
-                    dtype = spec_of(self.items[source]).dtype if layout is not None else None
-                    slot = inputs.setdefault(Input(source, dtype, layout), len(inputs) + first_slot)
-                    if dtype is not None:
-                        value = builder.load(slot, dtype.register)
+                    operand = self._input(source, layout)
+                    slot = inputs.setdefault(operand, len(inputs) + first_slot)
+                    if operand.dtype is not None:
+                        value = builder.load(slot, operand.dtype.register)
                     else:
                         value = builder.scalar(slot, operand_register(call, len(symbols)))
                 symbols.append(value)
@@ -151,14 +151,16 @@ class TaskMaker:
         assert reading is not None
         dtype = spec_of(self.items[source]).dtype
         if group.kind == "conv":
-            return [Input(source, dtype, reading)], None
+            return [TensorInput(source, dtype, reading)], None
         matrix = (*self.items[contraction]["call"].spec.shape[:-2], *reading.shape[-2:])
         view = self.items[contraction]["inputs"][number]
         items = group.prologues.get(number)
         if items is None:
-            return [Input(source, dtype, broadcast(reading, matrix))], None
+            return [TensorInput(source, dtype, broadcast(reading, matrix))], None
         if "copy" in self.items[source]:
-            return [Input(self.items[source]["copy"][0], dtype, uncopied(self.items, contraction, number))], None
+            layout = uncopied(self.items, contraction, number)
+            assert layout is not None
+            return [TensorInput(self.items[source]["copy"][0], dtype, layout)], None
 
         def over(item: int) -> list[tuple[int, Layout | None]]:
             inputs = []
@@ -174,13 +176,13 @@ class TaskMaker:
         program = builder.program([builder.before(values[source], f"round_{dtype.name}")])
         return inputs, Prologue(program, len(inputs), dtype)
 
+    def _input(self, item: int, layout: Layout | None) -> Input:
+        return NumberInput(item) if layout is None else TensorInput(item, spec_of(self.items[item]).dtype, layout)
+
     def _data_task(self, group: Group, ops: tuple[str, ...], calls: tuple[Call, ...]) -> Task:
         (item,) = group.members
         call = self.items[item]["call"]
-        inputs = tuple(
-            Input(source, None if layout is None else spec_of(self.items[source]).dtype, layout)
-            for source, layout in self.items[item]["domain"].operands
-        )
+        inputs = tuple(self._input(source, layout) for source, layout in self.items[item]["domain"].operands)
         output = Output(item, call.spec.dtype, full_layout(call.spec.shape), call.spec.nbytes)
         return Task("data", (item,), ops, inputs, (output,), call.spec.shape, call=call, calls=calls)
 

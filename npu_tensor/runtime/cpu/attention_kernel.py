@@ -27,7 +27,7 @@ from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value
 from npu_tensor.runtime.cpu.vector_math import FUNCTIONS
 from npu_tensor.spec import contiguous_strides
-from npu_tensor.task import Cost, Input, Refusal, Task
+from npu_tensor.task import Cost, Refusal, Task, TensorInput
 
 KEYS: Final = 96
 """Keys of a block."""
@@ -629,7 +629,7 @@ def gradient_module(spec: AttentionSpec, target: CpuTarget) -> str:
 def attention_kernel(processor: Processor, task: Task) -> AttentionKernel | GradientKernel | Refusal:
     """Return the kernel for a task, or the reason why there is none."""
     is_backward = task.ops[0] == "attention_backward"
-    _, key, value, *_ = map(_layout, task.inputs[2:] if is_backward else task.inputs)
+    _, key, value, *_ = map(_layout, task.tensors[2:] if is_backward else task.tensors)
     if key.shape[3] + value.shape[3] > MOST_FEATURES:
         return Refusal(f"compiled for at most {MOST_FEATURES} features of a key and a value")
     return (GradientKernel if is_backward else AttentionKernel)(processor, task)
@@ -655,9 +655,8 @@ class _Prepared(NamedTuple):
     batch: int
 
 
-def _prepared(owner: Processor, task: Task, inputs: list[Input], spare: int) -> _Prepared:
+def _prepared(owner: Processor, task: Task, inputs: list[TensorInput], spare: int) -> _Prepared:
     """Prepare query, key, value and mask. Items for copies are numbered from `spare` on."""
-    assert task.call is not None
     copies: list[BoundLoops] = []
     (batch, heads, queries, features), (_, groups, keys, _) = (_layout(each).shape for each in inputs[:2])
     group = heads // max(groups, 1)
@@ -690,7 +689,7 @@ def _prepared(owner: Processor, task: Task, inputs: list[Input], spare: int) -> 
     strides = *(4 * each for each in (*query[:3], *key, *value)), *mask_strides
     masks = [source.dtype.name for source in inputs[3:] if source.dtype]
     shared = len(inputs) > 3 and not any(mask_strides[1:3])
-    spec = AttentionSpec("".join(masks), shared, task.call.attributes["is_causal"])
+    spec = AttentionSpec("".join(masks), shared, task.attributes["is_causal"])
     places = [Location(source.item, first_byte(source)) for source in inputs]
     return _Prepared(copies, spec, np.array([*extents.values(), *strides], np.int64), places, extents, batch)
 
@@ -707,14 +706,13 @@ class AttentionKernel(CpuKernel):
     def _bind(self) -> BoundLoops:
         """Bind the kernel. A 16-bit result is a copy."""
         task, owner, spare = self.task, self.owner, last_item(self.task) + 1
-        assert task.call is not None
         output, sums, after = task.outputs[0], Location(task.outputs[0].item), []
-        copies, spec, meta, places, extents, batch = _prepared(owner, task, list(task.inputs), spare + 1)
+        copies, spec, meta, places, extents, batch = _prepared(owner, task, list(task.tensors), spare + 1)
         if output.dtype is not float32:
             sums = Location(spare)
-            whole = Input(sums.item, float32, Layout(task.shape, contiguous_strides(task.shape)))
+            whole = TensorInput(sums.item, float32, Layout(task.shape, contiguous_strides(task.shape)))
             after.append(bind_copy(owner, whole, output.item, output.dtype)[0])
-        slots: tuple[Slot, ...] = (sums, *places[:3], float(task.call.attributes["scale"]), *places[3:])
+        slots: tuple[Slot, ...] = (sums, *places[:3], float(task.attributes["scale"]), *places[3:])
         work = VECTORS * extents["keys"] * (extents["features"] + extents["value_features"])
         items = batch * extents["groups"] * extents["panels"] if extents["value_features"] else 0
         kernel = owner.compiled(attention_module, spec)
@@ -734,21 +732,20 @@ class GradientKernel(CpuKernel):
 
     def _bind(self) -> BoundLoops:
         task, owner, spare = self.task, self.owner, last_item(self.task) + 1
-        assert task.call is not None
-        given, copies = list(task.inputs[:2]), []
+        given, copies = list(task.tensors[:2]), []
         for number, source in enumerate(given):
             shape, strides, _ = _layout(source)
             if source.dtype is not float32 or strides != contiguous_strides(shape):
                 copy, given[number] = bind_copy(owner, source, spare + 5 + number, float32)
                 copies.append(copy)
-        prepared, spec, meta, places, extents, batch = _prepared(owner, task, list(task.inputs[2:]), spare + 1)
+        prepared, spec, meta, places, extents, batch = _prepared(owner, task, list(task.tensors[2:]), spare + 1)
         item, items = task.outputs[0].item, batch * extents["groups"]
         of_query = 4 * batch * extents["queries"] * extents["groups"] * extents["group"] * extents["features"]
         of_key = 4 * items * extents["keys"] * extents["features"]
         slots: tuple[Slot, ...] = (
             Location(item),
             *places[:3],
-            float(task.call.attributes["scale"]),
+            float(task.attributes["scale"]),
             *(Location(source.item, first_byte(source)) for source in given),
             Location(item, of_query),
             Location(item, of_query + of_key),
@@ -763,18 +760,17 @@ class GradientKernel(CpuKernel):
         return joined([*copies, *prepared, BoundLoops((loop,) if items else (), new, keep=(meta,))])
 
 
-def _layout(source: Input) -> Layout:
-    assert source.layout is not None
+def _layout(source: TensorInput) -> Layout:
     return source.layout
 
 
-def _strides(source: Input) -> tuple[int, ...]:
+def _strides(source: TensorInput) -> tuple[int, ...]:
     """Return the strides in elements, 0 along extents of 1."""
     layout = _layout(source)
     return tuple(0 if extent == 1 else each for extent, each in zip(layout.shape, layout.strides, strict=True))
 
 
-def _expanded(mask: Input, keys: int) -> Input:
+def _expanded(mask: TensorInput, keys: int) -> TensorInput:
     """Return a mask with all keys."""
     layout = _layout(mask)
     return mask._replace(

@@ -95,8 +95,7 @@ def _module(spec: _SearchSpec, target: CpuTarget) -> str:
 def search_kernel(processor: Processor, task: Task) -> SearchKernel | Refusal:
     """Return the kernel for a task of the op, or the reason why there is none."""
     assert task.call is not None
-    sequence = task.inputs[0].layout
-    if sequence is None or not math.prod(sequence.shape) or not math.prod(task.shape):
+    if not math.prod(task.tensors[0].layout.shape) or not math.prod(task.shape):
         return Refusal("there is nothing to search")
     if task.call.registers[0] == "bool":
         return Refusal("compiled for numbers only")
@@ -114,18 +113,16 @@ class SearchKernel(CopyingKernel):
         dtype = as_dtype(task.call.registers[0])
         copies: list[BoundLoops] = []
         operands = []
-        for source in task.inputs:
-            assert source.layout is not None
+        for source in task.tensors:
             if source.dtype is not dtype or not is_contiguous(source.layout):
                 copy, source = bind_copy(owner, source, last_item(task) + 1 + len(copies), dtype)
                 copies.append(copy)
             operands.append(source)
-        assert operands[0].layout is not None
         shape, count = operands[0].layout.shape, math.prod(task.shape)
         length, is_shared = shape[-1], len(shape) == 1
         group, between = (count, 0) if is_shared else (task.shape[-1], length)
         meta = np.array([length, group, between, length.bit_length()], np.int64)
-        kernel = owner.compiled(_module, _SearchSpec(dtype.name, task.call.attributes["right"]))
+        kernel = owner.compiled(_module, _SearchSpec(dtype.name, task.attributes["right"]))
         slots = Location(output.item), *(Location(source.item, first_byte(source)) for source in operands)
         piece = -(-LEAST_PIECE // (_STEP_COST * _TOGETHER)) * _TOGETHER
         loop = BoundLoop(kernel, meta.ctypes.data, count, piece, tuple(slots))

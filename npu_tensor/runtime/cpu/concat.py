@@ -107,16 +107,14 @@ class ConcatKernel(CopyingKernel):
 
     def _bind(self) -> BoundLoops:
         task, owner, (output,) = self.task, self.owner, self.task.outputs
-        assert task.call is not None
-        dim, size = task.call.attributes["dim"], output.dtype.itemsize
+        dim, size = task.attributes["dim"], output.dtype.itemsize
         rows, inner = math.prod(task.shape[:dim]), math.prod(task.shape[dim + 1 :])
         result_bytes = task.shape[dim] * inner * size
         by_rows = rows >= _LEAST_ROWS
         parts = 1 if by_rows else max(1, rows * result_bytes // PACKED_PIECE)
         copies: list[BoundLoops] = []
         tables, before = [], 0
-        for source in task.inputs:
-            assert source.layout is not None
+        for source in task.tensors:
             length = source.layout.shape[dim] * inner
             if not length:
                 continue

@@ -40,12 +40,11 @@ from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value
 from npu_tensor.runtime.cpu.windows import Places, Windows, strided_offsets
 from npu_tensor.spec import contiguous_strides
-from npu_tensor.task import Cost, Expense, Input, Output, Refusal, Task
+from npu_tensor.task import Cost, Expense, Output, Refusal, Task, TensorInput
 
 
 def _reason_against(task: Task) -> str | None:
-    assert task.call is not None
-    if not task.call.attributes["channels_last"]:
+    if not task.attributes["channels_last"]:
         return "compiled for channels-last images only"
     if not task.outputs[0].dtype.is_floating_point:
         return "compiled for floats only"
@@ -112,22 +111,16 @@ class TransposedKernel(_SumsKernel):
 
     def __init__(self, processor: Processor, task: Task) -> None:
         super().__init__(processor, task)
-        image, weight = task.inputs
-        assert task.call is not None
-        assert image.layout is not None
-        assert weight.layout is not None
-        self.groups = task.call.attributes["groups"]
+        image, weight = task.tensors
+        self.groups = task.attributes["groups"]
         self.depthwise = self.groups == image.layout.shape[-1] == task.shape[-1]
         self.name = "depthwise transposed conv" if self.depthwise else "transposed conv"
         self.macs = math.prod(image.layout.shape) * math.prod(weight.layout.shape[1:])
 
     def _bind(self) -> BoundLoops:
         """Bind a product for each phase. Places that meet no element of the kernel are zeros."""
-        (image, weight), (output,) = self.task.inputs, self.task.outputs
-        assert self.task.call is not None
-        assert image.layout is not None
-        assert weight.layout is not None
-        attributes, parts = self.task.call.attributes, []
+        (image, weight), (output,) = self.task.tensors, self.task.outputs
+        attributes, parts = self.task.attributes, []
         befores = [before for before, _ in attributes["padding"]]
         extents, kernel = self.task.shape[1:-1], weight.layout.shape[2:]
         if self._is_product(image, extents, kernel, befores):
@@ -145,24 +138,18 @@ class TransposedKernel(_SumsKernel):
         new = ((output.item, output.nbytes),) if is_whole else ()
         return joined([*parts, bound[0]._replace(new=new), *bound[1:]] if bound else parts)
 
-    def _is_product(self, image: Input, extents: Sequence[int], kernel: Sequence[int], befores: Sequence[int]) -> bool:
+    def _is_product(
+        self, image: TensorInput, extents: Sequence[int], kernel: Sequence[int], befores: Sequence[int]
+    ) -> bool:
         """Return True if every place meets the only position by an element of its own."""
-        assert image.layout is not None
         is_single = self.groups == 1 == math.prod(image.layout.shape[1:-1])
         return is_single and tuple(extents) == tuple(kernel) and not any(befores) and self._is_dense(kernel)
 
     def _is_dense(self, kernel: Sequence[int]) -> bool:
-        assert self.task.call is not None
-        return all(
-            gap == 1 or size == 1 for gap, size in zip(self.task.call.attributes["dilation"], kernel, strict=True)
-        )
+        return all(gap == 1 or size == 1 for gap, size in zip(self.task.attributes["dilation"], kernel, strict=True))
 
-    def _product(self, image: Input, weight: Input) -> BoundLoops:
+    def _product(self, image: TensorInput, weight: TensorInput) -> BoundLoops:
         (output,) = self.task.outputs
-        assert image.layout is not None
-        assert image.dtype is not None
-        assert weight.layout is not None
-        assert weight.dtype is not None
         rows, depth = image.layout.shape[0], image.layout.shape[-1]
         per_output, per_channel, *per_place = weight.layout.strides
         columns = Layout((*weight.layout.shape[2:], weight.layout.shape[1]), (*per_place, per_channel))
@@ -172,11 +159,9 @@ class TransposedKernel(_SumsKernel):
         bound = self._multiply((rows, count, depth), a, b, (count, 1), (), image, weight)
         return bound._replace(new=(*bound.new, (output.item, output.nbytes)))
 
-    def _bind_phase(self, image: Input, weight: Input, stride: Sequence[int], phases: Sequence[_Phase]) -> BoundLoops:
-        assert image.layout is not None
-        assert image.dtype is not None
-        assert weight.layout is not None
-        assert weight.dtype is not None
+    def _bind_phase(
+        self, image: TensorInput, weight: TensorInput, stride: Sequence[int], phases: Sequence[_Phase]
+    ) -> BoundLoops:
         outputs, per_group, *_ = weight.layout.shape
         per_output, per_channel, *per_place = weight.layout.strides
         groups = 1 if self.depthwise else self.groups
@@ -231,14 +216,13 @@ class TransposedKernel(_SumsKernel):
         b: Scattered,
         strides: tuple[int, ...],
         batch: tuple[int, ...],
-        image: Input,
-        weight: Input,
+        image: TensorInput,
+        weight: TensorInput,
         tap: int = 0,
         place: int = 0,
     ) -> BoundLoops:
         """Bind a product of the image and the weight from element `tap` on, to the result from element `place` on."""
         (output,) = self.task.outputs
-        assert weight.dtype is not None
         product = plain_product(self.owner, shape, a, b, Matrix(output.dtype.name, strides), batch)
         slots: list[Slot] = [Location(image.item, first_byte(image))]
         if len(product.packings) == 2:
@@ -444,11 +428,8 @@ class WeightGradientKernel(_SumsKernel):
 
     def __init__(self, processor: Processor, task: Task) -> None:
         super().__init__(processor, task)
-        image, gradient = task.inputs
-        assert task.call is not None
-        assert image.layout is not None
-        assert gradient.layout is not None
-        outputs, groups = task.shape[0], int(task.call.attributes["groups"])
+        image, gradient = task.tensors
+        outputs, groups = task.shape[0], int(task.attributes["groups"])
         self.depthwise = groups == image.layout.shape[-1] == outputs
         self.name = "depthwise weight gradient" if self.depthwise else "weight gradient"
         self.macs = math.prod(gradient.layout.shape) * math.prod(task.shape[1:])
@@ -459,7 +440,7 @@ class WeightGradientKernel(_SumsKernel):
         lanes = max(1, target.lanes * 4 // self.dtype.itemsize)
         # Few channels are neighbours of those at the next element of the kernel, so that vectors hold several of these.
         run = self.kernel[-1] * self.channels
-        is_dense = task.call.attributes["dilation"][-1] == 1
+        is_dense = task.attributes["dilation"][-1] == 1
         self.by_runs = is_dense and self.channels < 2 * lanes and _waste(run, lanes) < _waste(self.channels, lanes)
         self.run = run if self.by_runs else self.channels
         tiles = _TILES[target.vector_registers]
@@ -472,19 +453,16 @@ class WeightGradientKernel(_SumsKernel):
 
     def _bind(self) -> BoundLoops:
         """Bind the copy of the image, with its padding and by blocks of channels, the sums, and the copy of these."""
-        (image, gradient), (output,) = self.task.inputs, self.task.outputs
+        (image, gradient), (output,) = self.task.tensors, self.task.outputs
         if self.depthwise:
             return bind_depthwise_gradient(self.owner, self.task)
         if self._is_product:
             return self._product(image, gradient)
         image_item, gradient_item, sums_item = range(last_item(self.task) + 1, last_item(self.task) + 4)
-        assert self.task.call is not None
-        assert gradient.layout is not None
-        attributes, parts = self.task.call.attributes, []
+        attributes, parts = self.task.attributes, []
         if gradient.dtype is not self.dtype:
             copy, gradient = bind_copy(self.owner, gradient, gradient_item, self.dtype)
             parts.append(copy)
-        assert gradient.layout is not None
         images, *counts, _ = gradient.layout.shape
         stride, dilation = attributes["stride"], attributes["dilation"]
         frame = [
@@ -553,26 +531,20 @@ class WeightGradientKernel(_SumsKernel):
     @property
     def _is_product(self) -> bool:
         """True if the kernel has one element, which meets every position inside the image."""
-        assert self.task.call is not None
         image, gradient = (source.layout for source in self.task.inputs)
         assert image is not None
         assert gradient is not None
-        stride, padding = self.task.call.attributes["stride"], self.task.call.attributes["padding"]
+        stride, padding = self.task.attributes["stride"], self.task.attributes["padding"]
         sizes = zip(image.shape[1:-1], gradient.shape[1:-1], stride, padding, strict=True)
         is_inside = all(not pair[0] and (count - 1) * step < extent for extent, count, step, pair in sizes)
         return self.groups == 1 == math.prod(self.kernel) and is_inside
 
-    def _product(self, image: Input, gradient: Input) -> BoundLoops:
+    def _product(self, image: TensorInput, gradient: TensorInput) -> BoundLoops:
         """Bind the product of the gradient and the image over all positions."""
         (output,) = self.task.outputs
-        assert self.task.call is not None
-        assert image.layout is not None
-        assert image.dtype is not None
-        assert gradient.layout is not None
-        assert gradient.dtype is not None
         *positions, outputs = gradient.layout.shape
         of_image, *per_place, per_channel = image.layout.strides
-        steps = [step * distance for step, distance in zip(self.task.call.attributes["stride"], per_place, strict=True)]
+        steps = [step * distance for step, distance in zip(self.task.attributes["stride"], per_place, strict=True)]
         a = Scattered(
             gradient.dtype.name,
             (),
@@ -601,15 +573,12 @@ class WeightGradientKernel(_SumsKernel):
         per_block = self.outputs * per_line
         return per_line, self.width, per_block, self.blocks * per_block
 
-    def _copy_image(self, image: Input, item: int, frame: Sequence[int]) -> tuple[list[BoundLoops], Layout]:
+    def _copy_image(self, image: TensorInput, item: int, frame: Sequence[int]) -> tuple[list[BoundLoops], Layout]:
         """Bind a copy (batch, groups, blocks, *places, channels) of the places that the kernel meets."""
-        assert self.task.call is not None
-        assert image.layout is not None
         parts = []
         if not self.by_runs and (image.dtype is not self.dtype or image.layout.strides[-1] != 1):
             copy, image = bind_copy(self.owner, image, item + 3, self.dtype)
             parts.append(copy)
-        assert image.layout is not None
         images, *extents, _ = image.layout.shape
         per_image, *per_place, per_channel = image.layout.strides
         block = self.channels if self.by_runs else self.width
@@ -619,7 +588,7 @@ class WeightGradientKernel(_SumsKernel):
         nbytes = (math.prod(shape) + 2 * self.width) * self.dtype.itemsize
         whole = Output(item, self.dtype, Layout(shape, strides), nbytes)
         parts.append(bind_zeros(self.owner, whole))
-        befores = [before for before, _ in self.task.call.attributes["padding"]]
+        befores = [before for before, _ in self.task.attributes["padding"]]
         starts = [max(0, -before) for before in befores]
         ends = [min(extent, end - before) for extent, end, before in zip(extents, frame, befores, strict=True)]
         region = [end - start for start, end in zip(starts, ends, strict=True)]
@@ -662,7 +631,7 @@ class WeightGradientKernel(_SumsKernel):
             per_place = [*(tap * distance // self.kernel[-1] for distance in per_tap[:-1]), self.channels]
         for first, count, lanes in _split(self.channels, width):
             shape = (self.groups, self.outputs, count, lanes, *self.kernel)
-            source = Input(item, self.dtype, Layout(shape, (group, line, block, 1, *per_place), first * block))
+            source = TensorInput(item, self.dtype, Layout(shape, (group, line, block, 1, *per_place), first * block))
             own = self.channels * elements
             strides = (self.outputs * own, own, width * elements, elements, *per_tap)
             into = Layout(shape, strides, output.layout.offset + first * width * elements)

@@ -17,7 +17,7 @@ from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.windows import Places, Windows
 from npu_tensor.runtime.cpu.winograd import bind_winograd, suits_winograd
-from npu_tensor.task import Cost, Input, Output, Refusal, Task
+from npu_tensor.task import Cost, Input, Output, Refusal, Task, TensorInput
 
 MOST_ENTRIES: Final = 1 << 26
 """Upper bound on positions times elements of a kernel whose offsets are in a table."""
@@ -31,17 +31,14 @@ MOST_ELEMENTS: Final = 1 << 28
 
 def convolution_kernel(processor: Processor, task: Task) -> ConvolutionKernel | Refusal:
     """Return the kernel of a convolution, or the reason why there is none."""
-    assert task.call is not None
-    if not task.call.attributes["channels_last"]:
+    if not task.attributes["channels_last"]:
         return Refusal("compiled for channels-last images only")
     if not math.prod(task.shape):
         return Refusal("there is nothing to compute")
-    image, weight, *_ = task.inputs
-    assert image.layout is not None
-    assert weight.layout is not None
+    image, weight, *_ = task.tensors
     entries = math.prod(task.shape[1:-1]) * math.prod(weight.layout.shape[2:])
     is_large = entries > MOST_ENTRIES or math.prod(image.layout.shape[1:]) >= MOST_ELEMENTS
-    if is_large and any(map(any, task.call.attributes["padding"])):
+    if is_large and any(map(any, task.attributes["padding"])):
         return Refusal("compiled for smaller images, or images without padding")
     return ConvolutionKernel(processor, task)
 
@@ -51,16 +48,13 @@ class ConvolutionKernel(CpuKernel):
 
     def __init__(self, processor: Processor, task: Task) -> None:
         super().__init__(processor, task)
-        image, weight, *_ = task.inputs
-        assert image.layout is not None
-        assert weight.layout is not None
-        assert task.call is not None
-        self.groups = task.call.attributes["groups"]
+        image, weight, *_ = task.tensors
+        self.groups = task.attributes["groups"]
         taps = math.prod(weight.layout.shape[2:])
         self.depthwise = self.groups == image.layout.shape[-1] == weight.layout.shape[0] and taps <= MOST_TAPS
         self.winograd = suits_winograd(task)
         self.name = "depthwise conv" if self.depthwise else "Winograd conv" if self.winograd else "conv"
-        if len(task.program.instructions if task.program else ()) > 1:
+        if len(task.program.instructions) > 1:
             self.reason += ", fused epilogue"
 
     @cached_property
@@ -72,8 +66,8 @@ class ConvolutionKernel(CpuKernel):
         task, owner = self.task, self.owner
         if self.winograd:
             return bind_winograd(owner, task)
-        image, weight, *rest = task.inputs
-        assert task.program is not None
+        image, weight = task.tensors[:2]
+        rest = list(task.inputs[2:])
         copies = []
         if not self._is_readable(image):
             copy, image = bind_copy(owner, image, last_item(task) + 1)
@@ -82,8 +76,6 @@ class ConvolutionKernel(CpuKernel):
             if source.layout is not None and not self._is_by_rows(source.layout):
                 copy, rest[number] = bind_copy(owner, source, last_item(task) + 2 + number)
                 copies.append(copy)
-        assert image.layout is not None
-        assert image.dtype is not None
         groups, rows, outputs = 1 if self.depthwise else self.groups, math.prod(task.shape[1:-1]), task.shape[-1]
         a, b, depth = self._operands(image, weight, groups)
         slots = MAX_SLOTS - len(task.outputs) - len(rest) - 2
@@ -109,9 +101,8 @@ class ConvolutionKernel(CpuKernel):
         new = tuple([(output.item, output.nbytes) for output in task.outputs])
         return joined([*copies, bind_product(product, arguments)._replace(new=new)])
 
-    def _is_readable(self, image: Input) -> bool:
+    def _is_readable(self, image: TensorInput) -> bool:
         """Return True if the channels are neighbours, and offsets from the first element are not negative."""
-        assert image.layout is not None
         return image.layout.strides[-1] == 1 and min(image.layout.strides) >= 0
 
     def _is_by_rows(self, layout: Layout) -> bool:
@@ -133,14 +124,9 @@ class ConvolutionKernel(CpuKernel):
         )
         return Matrix(tensor.dtype.name, (batch, layout.shape[-1] // groups * column, row, column))
 
-    def _operands(self, image: Input, weight: Input, groups: int) -> tuple[Windows, Scattered, int]:
+    def _operands(self, image: TensorInput, weight: TensorInput, groups: int) -> tuple[Windows, Scattered, int]:
         """Return the windows, the weight as a matrix (places and channels, outputs), and the length of a sum."""
-        assert self.task.call is not None
-        assert image.layout is not None
-        assert image.dtype is not None
-        assert weight.layout is not None
-        assert weight.dtype is not None
-        attributes = self.task.call.attributes
+        attributes = self.task.attributes
         outputs, channels, *kernel = weight.layout.shape
         per_output, per_channel, *per_place = weight.layout.strides
         batch, *extents, _ = zip(image.layout.shape, image.layout.strides, strict=True)

@@ -17,7 +17,7 @@ from npu_tensor.runtime.cpu.gemm_micro import Blocking
 from npu_tensor.runtime.cpu.split import split_rows
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.rates import Level, ProcessorRates
-from npu_tensor.task import Cost, Expense, Input, Output, Task
+from npu_tensor.task import Cost, Expense, Output, Task, TensorInput
 
 PAGE: Final = 4096
 """Bytes; prefetching ends with a page."""
@@ -67,10 +67,9 @@ def _least_piece(program: Program) -> float:
 def _tensor_bytes(task: Task) -> int:
     """Count the bytes that are read at least once, or written."""
     nbytes = sum(output.nbytes for output in task.outputs)
-    for source in task.inputs:
-        if source.layout and source.dtype:
-            extents = (e for e, s in zip(source.layout.shape, source.layout.strides, strict=True) if s)
-            nbytes += source.dtype.nbytes(math.prod(extents))
+    for source in task.tensors:
+        extents = (e for e, s in zip(source.layout.shape, source.layout.strides, strict=True) if s)
+        nbytes += source.dtype.nbytes(math.prod(extents))
     return nbytes
 
 
@@ -84,14 +83,14 @@ def _memory_seconds(nbytes: float, working: int, rates: ProcessorRates) -> float
     return nbytes / min(working * level.thread_bytes_per_second, level.bytes_per_second)
 
 
-def _access_seconds(tensor: Input | Output, rows: int, elements: int, level: Level, rates: ProcessorRates) -> float:
+def _access_seconds(
+    tensor: TensorInput | Output, rows: int, elements: int, level: Level, rates: ProcessorRates
+) -> float:
     """Return a thread's seconds for elements that are not contiguous along the innermost dimension.
 
     Elements that are contiguous along another dimension are read in tiles, or by lanes across rows, so that each vector
     is in another line. All others are read one by one.
     """
-    assert tensor.layout is not None
-    assert tensor.dtype is not None
     strides = [s for extent, s in zip(tensor.layout.shape, tensor.layout.strides, strict=True) if extent > 1] or [0]
     if strides[-1] in NEAR:
         return 0.0
@@ -105,7 +104,6 @@ def _access_seconds(tensor: Input | Output, rows: int, elements: int, level: Lev
 
 def loop_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
     """Return the cost of a map or row task as one loop over its elements."""
-    assert task.program is not None
     elements, nbytes = math.prod(task.shape), _tensor_bytes(task)
     rows = math.prod(task.shape[: len(task.shape) - task.rows]) if task.rows else 0
     pieces = int(elements / _least_piece(task.program))
@@ -113,8 +111,7 @@ def loop_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
         pieces = min(pieces, rows)
     working = max(1, min(threads, pieces))
     reductions = sum(PRIMITIVES[step.primitive].reduces for step in task.program.instructions)
-    tensors: list[Input | Output] = [source for source in task.inputs if source.layout is not None]
-    tensors += [] if task.rows else task.outputs
+    tensors: list[TensorInput | Output] = [*task.tensors, *(() if task.rows else task.outputs)]
     level = _level(nbytes, working, rates)
     arithmetic = elements * flops(task.program) / rates.flops + rows * reductions * rates.row_seconds
     arithmetic += sum(_access_seconds(tensor, task.rows, elements, level, rates) for tensor in tensors)
@@ -144,7 +141,6 @@ def factor_dtypes(task: Task) -> tuple[str, str]:
 
 
 def product_work(task: Task, blocking: Blocking, target: CpuTarget) -> ProductWork:
-    assert task.program is not None
     *batch, m, n = task.shape
     products, elements = math.prod(batch), math.prod(task.shape)
     left, right, _ = task.split(task.inputs)
@@ -193,7 +189,6 @@ WINOGRAD_SHARE: Final = 0.6
 
 def convolution_cost(task: Task, rates: ProcessorRates, threads: int, depthwise: bool, winograd: bool) -> Cost:
     """Return the cost of a convolution, at the rate of matrix products, or of element-wise work if depthwise."""
-    assert task.program is not None
     elements, nbytes = math.prod(task.shape), _tensor_bytes(task)
     seconds = 2 * task.macs / rates.flops if depthwise else task.macs / rates.macs["float32"]
     seconds *= WINOGRAD_SHARE if winograd else 1
@@ -208,15 +203,13 @@ QUANTIZED_MACS: Final = 0.6
 
 def quantized_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
     """Return the cost of `linear_quantized`: rounding the input, then arithmetic or memory traffic."""
-    source, weights = task.inputs
-    assert source.layout is not None
-    assert weights.layout is not None
+    source, _ = task.tensors
     nbytes, features = _tensor_bytes(task), source.layout.shape[-1]
     macs = math.prod(task.shape) * features
     working = max(1, min(threads, macs // LEAST_PIECE))
     seconds = macs / (rates.macs["float32"] * QUANTIZED_MACS)
     stages = [(max(seconds / working, _memory_seconds(nbytes, working, rates)), working)]
-    if task.call is not None and not task.call.attributes["exact"]:
+    if task.call is not None and not task.attributes["exact"]:
         stages.append((math.prod(source.layout.shape) * ROUNDING_FLOPS / rates.flops, 1))
     return Cost(_sum(rates, *stages), nbytes)
 
@@ -234,7 +227,7 @@ def attention_cost(task: Task, rates: ProcessorRates, threads: int) -> Cost:
     assert value is not None
     (batch, heads, queries, features), keys, value_features = query.shape, key.shape[2], value.shape[3]
     scores = batch * heads * queries * keys
-    if task.call is not None and task.call.attributes["is_causal"]:
+    if task.call is not None and task.attributes["is_causal"]:
         scores = scores * (queries + 1) // (2 * max(queries, keys, 1))
     macs = scores * (3 * features + 2 * value_features if is_backward else features + value_features)
     working = max(1, min(threads, macs // LEAST_PIECE, batch * key.shape[1] if is_backward else threads))

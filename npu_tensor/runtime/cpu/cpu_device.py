@@ -111,7 +111,6 @@ class CpuDevice(Processor):
         if task.kind == "data":
             new_kernel = KERNELS.get(task.ops[0])
             return Refusal("no compiled form") if new_kernel is None else new_kernel(self, task)
-        assert task.program is not None
         programs = [task.program, *(prologue.program for prologue in task.prologues if prologue)]
         for program in programs:
             reason = refusal(program)

@@ -16,7 +16,7 @@ from npu_tensor.ops.contraction import rope_rates
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Program, ProgramBuilder, as_parameter
 from npu_tensor.spec import contiguous_strides
-from npu_tensor.task import Input, Output, Refusal, Task
+from npu_tensor.task import Output, Refusal, Task, TensorInput
 
 
 class Composed(NamedTuple):
@@ -51,15 +51,11 @@ def _rotation(task: Task) -> Composed | Refusal:
 
     Angles, less whole turns, are exact to 5e-7 radians for positions below 2^31.
     """
-    x, positions, *factors = task.inputs
+    x, positions, *factors = task.tensors
     (output,) = task.outputs
-    assert x.dtype is not None
-    assert x.layout is not None
-    assert positions.dtype is not None
-    assert task.call is not None
     if x.dtype is float64:
         return Refusal("compiled for floats of up to 32 bits")
-    attributes = task.call.attributes
+    attributes = task.attributes
     size, neox = attributes["n_dims"], attributes["mode"] == "neox"
     # Distance of the features of a pair, and of two pairs.
     partner, following = (size // 2, 1) if neox else (1, 2)
@@ -78,7 +74,7 @@ def _rotation(task: Task) -> Composed | Refusal:
         table,
         [
             _over(positions, table, (0, None)),
-            Input(rates_item, float64, Layout(table, (0, 1))),
+            TensorInput(rates_item, float64, Layout(table, (0, 1))),
             *(_over(source, table, (None, 0)) for source in factors),
         ],
         [cosines, sines],
@@ -99,9 +95,9 @@ def _rotation(task: Task) -> Composed | Refusal:
         [
             x._replace(layout=own),
             x._replace(layout=other),
-            Input(cosines_item, float32, by_token),
-            Input(sines_item, float32, by_token),
-            Input(signs_item, float32, by_side),
+            TensorInput(cosines_item, float32, by_token),
+            TensorInput(sines_item, float32, by_token),
+            TensorInput(signs_item, float32, by_side),
         ],
         [turned],
         _PRODUCTS,
@@ -118,13 +114,14 @@ def _rotation(task: Task) -> Composed | Refusal:
 _RATES = ("n_dims", "base", "scale", "n_ctx_orig", "ext_factor", "attn_factor", "beta_fast", "beta_slow")
 
 
-def _map_task(task: Task, shape: tuple[int, ...], inputs: list[Input], outputs: list[Output], program: Program) -> Task:
+def _map_task(
+    task: Task, shape: tuple[int, ...], inputs: list[TensorInput], outputs: list[Output], program: Program
+) -> Task:
     return Task("map", task.items, task.ops, tuple(inputs), tuple(outputs), shape, program=program)
 
 
-def _over(source: Input, shape: tuple[int, ...], axes: tuple[int | None, ...]) -> Input:
+def _over(source: TensorInput, shape: tuple[int, ...], axes: tuple[int | None, ...]) -> TensorInput:
     """Return the operand over another shape; `axes` has its dimension for each axis, None to repeat it."""
-    assert source.layout is not None
     strides = tuple(0 if axis is None else source.layout.strides[axis] for axis in axes)
     return source._replace(layout=Layout(shape, strides, source.layout.offset))
 
@@ -158,10 +155,8 @@ _COPY: Final = _program(1, lambda x: x)
 
 def _padding(task: Task) -> Composed | Refusal:
     """Return the tasks of `pad_widths` with a constant: fill everything, then copy the operand into it."""
-    (source,), (output,) = task.inputs, task.outputs
-    assert task.call is not None
-    assert source.layout is not None
-    attributes = task.call.attributes
+    (source,), (output,) = task.tensors, task.outputs
+    attributes = task.attributes
     if attributes["mode"] != "constant":
         return Refusal("compiled for constants only")
     builder = ProgramBuilder()
@@ -184,18 +179,17 @@ def _padding(task: Task) -> Composed | Refusal:
 
 def _triangle(task: Task) -> Composed | Refusal:
     """Return the task of `tril` or `triu`: a choice by the numbers of row and column."""
-    (source,), (output,) = task.inputs, task.outputs
-    assert task.call is not None
+    (source,), (output,) = task.tensors, task.outputs
     register, (*lead, rows, columns) = output.dtype.register, task.shape
     if register == "bool":
         return Refusal("compiled for numbers only")
     program = _triangle_program(task.ops[0] == "tril", register)
     item = 1 + max(source.item, output.item)
     # Rows are counted from the first element of the diagonal.
-    numbers = {item: np.arange(rows) + task.call.attributes["diagonal"], item + 1: np.arange(columns)}
+    numbers = {item: np.arange(rows) + task.attributes["diagonal"], item + 1: np.arange(columns)}
     zeros = (0,) * len(lead)
     row, column = (
-        Input(place, int64, Layout(task.shape, (*zeros, *steps)))
+        TensorInput(place, int64, Layout(task.shape, (*zeros, *steps)))
         for place, steps in zip(numbers, ((1, 0), (0, 1)), strict=True)
     )
     return Composed((_map_task(task, task.shape, [source, row, column], [output], program),), numbers)

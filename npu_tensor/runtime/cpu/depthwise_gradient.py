@@ -25,7 +25,7 @@ from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value
 from npu_tensor.runtime.cpu.windows import Places, strided_offsets, window_offsets
 from npu_tensor.spec import contiguous_strides
-from npu_tensor.task import Input, Task
+from npu_tensor.task import Task, TensorInput
 
 _TAPS: Final = {16: {3: 4, 2: 6, 1: 8}, 32: {3: 8, 2: 8, 1: 8}}
 """Elements of the kernel whose sums stay in registers, by the vector registers and the vectors of channels."""
@@ -172,15 +172,12 @@ def _spec(dtype: str, channels: int, columns: int, target: CpuTarget) -> _Spec:
 
 def bind_depthwise_gradient(owner: Processor, task: Task) -> BoundLoops:
     """Bind the sums over chunks of positions, and the sum of these."""
-    (image, gradient), (output,) = task.inputs, task.outputs
-    assert task.call is not None
-    assert image.layout is not None
+    (image, gradient), (output,) = task.tensors, task.outputs
     channels, kernel = task.shape[0], task.shape[2:]
     dtype, parts = as_dtype("float64" if output.dtype.itemsize == 8 else "float32"), list[BoundLoops]()
     item, size = last_item(task) + 1, dtype.itemsize
     operands = []
     for number, source in enumerate((image, gradient), item + 1):
-        assert source.layout is not None
         if source.dtype is dtype and source.layout.strides[-1] == 1 and min(source.layout.strides) >= 0:
             operands.append(source)
             continue
@@ -188,12 +185,10 @@ def bind_depthwise_gradient(owner: Processor, task: Task) -> BoundLoops:
         parts.append(copy)
         operands.append(copied)
     image, gradient = operands
-    assert image.layout is not None
-    assert gradient.layout is not None
     spec = _spec(dtype.name, channels, kernel[-1], owner.target)
     width = spec.lanes * spec.vectors
     images, *counts, _ = gradient.layout.shape
-    attributes = task.call.attributes
+    attributes = task.attributes
     extents, distances = image.layout.shape[1:-1], image.layout.strides[1:-1]
     befores = [before for before, _ in attributes["padding"]]
     *places, last = (
@@ -253,7 +248,7 @@ def bind_depthwise_gradient(owner: Processor, task: Task) -> BoundLoops:
             continue
         shape = (count, lanes, *kernel, chunks)
         strides = (taps * width, 1, *(each * width for each in contiguous_strides(kernel)), per_chunk)
-        source = Input(item, dtype, Layout(shape, strides, first * taps * width + width - lanes))
+        source = TensorInput(item, dtype, Layout(shape, strides, first * taps * width + width - lanes))
         into = (width * taps, taps, *contiguous_strides(kernel), 0)
         layout = Layout(shape, into, output.layout.offset + first * width * taps)
         result = output._replace(layout=layout, donor=output.item)

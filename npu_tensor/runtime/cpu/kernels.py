@@ -37,7 +37,7 @@ from npu_tensor.runtime.cpu.windows import Windows
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
 from npu_tensor.spec import Spec, contiguous_strides
-from npu_tensor.task import Cost, Input, Output, Prologue, Refusal, Step, Task
+from npu_tensor.task import Cost, Input, Output, Prologue, Refusal, Step, Task, TensorInput
 
 
 class CpuKernel:
@@ -116,9 +116,11 @@ class LoopKernel(CpuKernel):
         if task.rows:
             axis, moved = _side_by_side(task, self.owner.target.lanes)
             for number, source in enumerate(inputs):
+                if source.layout is None:
+                    continue
                 if number in moved:
                     copy, inputs[number] = _bind_copy_across(self.owner, source, axis, last_item(task) + 1 + number)
-                elif source.layout is not None and _jumps_within_rows(source.layout, task.rows):
+                elif _jumps_within_rows(source.layout, task.rows):
                     copy, inputs[number] = bind_copy(self.owner, source, last_item(task) + 1 + number)
                 else:
                     continue
@@ -169,7 +171,7 @@ class ProductKernel(CpuKernel):
         self.reason = f"compiled for {left.dtype.name}"
         if any(task.prologues):
             self.reason += ", fused prologue"
-        if len(task.program.instructions if task.program else ()) > 1:
+        if len(task.program.instructions) > 1:
             self.reason += ", fused epilogue"
 
     @cached_property
@@ -188,7 +190,6 @@ class ProductKernel(CpuKernel):
     def _bind(self) -> BoundLoops | Step:
         """Bind the product. Operands of the epilogue that jump along a row are copied first."""
         task, owner = self.task, self.owner
-        assert task.program is not None
         *batch, m, n = task.shape
         left, right, epilogue = task.split(task.inputs)
         rest = list(epilogue)
@@ -265,7 +266,9 @@ def _transposed(task: Task) -> Task:
         shape, strides = layout.shape, layout.strides
         return Layout((*shape[:-2], *shape[:-3:-1]), (*strides[:-2], *strides[:-3:-1]), layout.offset)
 
-    left, right, *rest = (source._replace(layout=source.layout and of(source.layout)) for source in task.inputs)
+    left, right, *rest = (
+        source if source.layout is None else source._replace(layout=of(source.layout)) for source in task.inputs
+    )
     outputs = tuple(output._replace(layout=of(output.layout)) for output in task.outputs)
     shape = (*task.shape[:-2], *task.shape[:-3:-1])
     return task._replace(inputs=(right, left, *rest), outputs=outputs, shape=shape)
@@ -314,14 +317,12 @@ def _varying(layout: Layout) -> list[int]:
     return [axis for axis, (extent, stride) in enumerate(pairs) if extent > 1 and stride]
 
 
-def _bind_copy_across(owner: Processor, source: Input, axis: int, item: int) -> tuple[BoundLoops, Input]:
+def _bind_copy_across(owner: Processor, source: TensorInput, axis: int, item: int) -> tuple[BoundLoops, TensorInput]:
     """Return the loop that makes a copy of an operand with a dimension innermost, and the copy as an operand."""
-    assert source.layout is not None
     shape, strides, offset = source.layout
     axes = [*(each for each in _varying(source.layout) if each != axis), axis]
     part = Layout(tuple(shape[each] for each in axes), tuple(strides[each] for each in axes), offset)
     copy, copied = bind_copy(owner, source._replace(layout=part), item)
-    assert copied.layout is not None
     steps = dict(zip(axes, copied.layout.strides, strict=True))
     return copy, copied._replace(layout=Layout(shape, tuple(steps.get(each, 0) for each in range(len(shape)))))
 
@@ -367,20 +368,17 @@ def last_item(*tasks: Task) -> int:
 
 
 def _bind_task(owner: Processor, task: Task) -> BoundLoops:
-    assert task.program is not None
     return bind_loop(owner, task.program, task.shape, task.rows, task.inputs, task.outputs)
 
 
 def bind_copy(
-    owner: Processor, source: Input, item: int, dtype: DType | None = None, pitch: int | None = None
-) -> tuple[BoundLoops, Input]:
+    owner: Processor, source: TensorInput, item: int, dtype: DType | None = None, pitch: int | None = None
+) -> tuple[BoundLoops, TensorInput]:
     """Return the loop that makes a row-major copy of an operand, and the copy as an operand.
 
     The copy may have another dtype, and `pitch` elements from row to row. It does not replace the operand, which
     another loop may read in another layout.
     """
-    assert source.layout is not None
-    assert source.dtype is not None
     shape, dtype = source.layout.shape, dtype or source.dtype
     whole = Layout(shape, contiguous_strides(shape))
     if pitch is not None:
@@ -419,9 +417,8 @@ def plain_product(
     return owner.product(shape, a=a, b=b, outputs=(output,), epilogue=epilogue, batch=batch, threads=owner.pool.threads)
 
 
-def bind_move(owner: Processor, source: Input, output: Output) -> BoundLoops:
+def bind_move(owner: Processor, source: TensorInput, output: Output) -> BoundLoops:
     """Return the loop that copies an operand to the places of a result of the same shape, converted to its dtype."""
-    assert source.dtype is not None
     builder = ProgramBuilder()
     program = builder.program([builder.load(0, source.dtype.register).astype(output.dtype.register)])
     return bind_loop(owner, program, output.layout.shape, 0, [source], [output])
@@ -434,7 +431,6 @@ def _factor(
     if prologue is None:
         (source,) = inputs
         assert source.layout is not None
-        assert source.dtype is not None
         *batch, rows, columns = parts = factored(source.layout, shape)
         strides = tuple(part.strides[0] if part.strides else 0 for part in parts)
         slots: list[Slot] = [Location(source.item, first_byte(source))]
@@ -456,7 +452,6 @@ def _number(kind: type | None) -> Matrix:
 def _matrix(source: Input, number: type | None = None) -> Matrix:
     if source.layout is None:
         return _number(number)
-    assert source.dtype is not None
     strides = tuple(
         0 if extent == 1 else stride for extent, stride in zip(source.layout.shape, source.layout.strides, strict=True)
     )

@@ -37,7 +37,7 @@ from npu_tensor.runtime.cpu.values import (
 )
 from npu_tensor.runtime.cpu.write_strided import is_contiguous
 from npu_tensor.spec import Spec, contiguous_strides
-from npu_tensor.task import Cost, Input, Refusal, Task
+from npu_tensor.task import Cost, Refusal, Task, TensorInput
 
 Array = np.ndarray[Any, Any]
 
@@ -385,8 +385,7 @@ def _refusal_of_row(task: Task, taps: Sequence[Taps], spec: Spec) -> Refusal | N
 
 
 def _channels_last(task: Task) -> bool:
-    assert task.call is not None
-    attributes = task.call.attributes
+    attributes = task.attributes
     return bool((attributes["of"].attributes if "of" in attributes else attributes)["channels_last"])
 
 
@@ -416,15 +415,15 @@ class PoolKernel(CpuKernel):
         return taps_cost(self.task, self._work, self.owner.rates, self.owner.threads)
 
     def _bind(self) -> BoundLoops:
-        assert self.task.call is not None
-        (source,), (output,), call = self.task.inputs, self.task.outputs, self.task.call
+        (source,), (output,), call = self.task.tensors, self.task.outputs, self.task.call
+        assert call is not None
         is_largest = call.attributes.get("mode") == "max"
         return _bind_rows(self, source, output.item, taps_of(call), call.spec, self._work, is_largest)
 
 
 def _bind_rows(
     kernel: CpuKernel,
-    source: Input,
+    source: TensorInput,
     item: int,
     every_taps: Sequence[Taps],
     result: Spec,
@@ -436,7 +435,7 @@ def _bind_rows(
 
     Args:
         kernel: Kernel that is bound.
-        source: Input.
+        source: TensorInput.
         item: Item of the result.
         every_taps: Taps of each place dimension.
         result: Spec of the result.
@@ -445,7 +444,6 @@ def _bind_rows(
         positions: True to store the positions of maxima.
     """
     owner, channels_last = kernel.owner, _channels_last(kernel.task)
-    assert source.layout is not None
     shape = source.layout.shape
     extents = shape[1:-1] if channels_last else shape[2:]
     before, source, layout = _with_rows(kernel, source, channels_last, extents)
@@ -510,8 +508,8 @@ def _bind_rows(
 
 
 def _with_rows(
-    kernel: CpuKernel, source: Input, channels_last: bool, extents: Sequence[int]
-) -> tuple[list[BoundLoops], Input, Layout]:
+    kernel: CpuKernel, source: TensorInput, channels_last: bool, extents: Sequence[int]
+) -> tuple[list[BoundLoops], TensorInput, Layout]:
     """Return an operand as planes of rows without gaps, with the copy that may be needed and the layout of planes."""
 
     def planes(layout: Layout | None) -> Layout | None:
@@ -584,13 +582,12 @@ def _scatter_module(spec: tuple[str, bool], target: CpuTarget) -> str:
 
 def positions_kernel(processor: Processor, task: Task) -> PositionsKernel | Refusal:
     """Return the kernel of positions of maxima, or of the gradient of a maximum pool, or the reason against it."""
-    assert task.call is not None
     dtypes = [source.dtype for source in task.inputs]
     if dtypes[0] is None or dtypes[0].register != dtypes[0].name or dtypes[-1] not in (float32, float64, dtypes[0]):
         return Refusal("not compiled for 16-bit floats")
     if not all(math.prod(source.layout.shape) for source in task.inputs if source.layout):
         return Refusal("there is nothing to compute")
-    of = task.call.attributes["of"]
+    of = task.attributes["of"]
     if any((each.index < 0).all(1).any() for each in taps_of(of)):
         return Refusal("not compiled for windows without elements")
     if math.prod(places_of(of.operands[0], of.attributes["channels_last"])) >= 1 << 31:
@@ -605,8 +602,7 @@ class PositionsKernel(CpuKernel):
 
     @cached_property
     def _work(self) -> int:
-        assert self.task.call is not None
-        of = self.task.call.attributes["of"]
+        of = self.task.attributes["of"]
         return _work(taps_of(of), of.operands[0])
 
     @cached_property
@@ -616,15 +612,13 @@ class PositionsKernel(CpuKernel):
 
     def _bind(self) -> BoundLoops:
         task, owner = self.task, self.owner
-        assert task.call is not None
-        of, (output,) = task.call.attributes["of"], task.outputs
-        source, *gradients = task.inputs
+        of, (output,) = task.attributes["of"], task.outputs
+        source, *gradients = task.tensors
         item = last_item(task) + 1 if gradients else output.item
         find = _bind_rows(self, source, item, taps_of(of), of.spec, self._work, True, positions=True)
         if not gradients:
             return find
         (gradient,), copies = gradients, [find]
-        assert gradient.layout is not None
         if not is_contiguous(gradient.layout):
             copy, gradient = bind_copy(owner, gradient, item + 2)
             copies.append(copy)

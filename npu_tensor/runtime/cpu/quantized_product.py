@@ -31,7 +31,7 @@ from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value
 from npu_tensor.spec import contiguous_strides
-from npu_tensor.task import Cost, Input, Task
+from npu_tensor.task import Cost, Task, TensorInput
 
 GROUP: Final = 32
 """Elements whose codes are one vector of bytes."""
@@ -556,7 +556,7 @@ class QuantizedKernel(CpuKernel):
 
     def __init__(self, processor: Processor, task: Task) -> None:
         super().__init__(processor, task)
-        dtype, call = task.inputs[1].dtype, task.call
+        dtype, call = task.tensors[1].dtype, task.call
         assert dtype is not None
         assert call is not None
         self.dtype = dtype
@@ -574,14 +574,12 @@ class QuantizedKernel(CpuKernel):
         A bfloat16 result is a copy of the float32 sums.
         """
         task, owner, dtype, spare = self.task, self.owner, self.dtype, last_item(self.task) + 1
-        (source, weights), (output,) = task.inputs, task.outputs
-        assert source.layout is not None
-        assert weights.layout is not None
+        (source, weights), (output,) = task.tensors, task.outputs
         before, after = [], []
         if source.dtype is not float32 or source.layout.strides != contiguous_strides(source.layout.shape):
             copy, source = bind_copy(owner, source, spare, float32)
             before.append(copy)
-        sums = Input(output.item, float32, Layout(task.shape, contiguous_strides(task.shape)))
+        sums = TensorInput(output.item, float32, Layout(task.shape, contiguous_strides(task.shape)))
         if output.dtype is not float32:
             sums = sums._replace(item=spare + 1)
             after.append(bind_copy(owner, sums, output.item, output.dtype)[0])
@@ -610,7 +608,7 @@ class DequantizeKernel(CopyingKernel):
     name = "quantized"
 
     def _bind(self) -> BoundLoops:
-        (source,), (output,) = self.task.inputs, self.task.outputs
+        (source,), (output,) = self.task.tensors, self.task.outputs
         dtype = source.dtype
         assert dtype is not None
         kernel, blocks = self.owner.compiled(dequantize_module, dtype.name), math.prod(self.task.shape) // dtype.block

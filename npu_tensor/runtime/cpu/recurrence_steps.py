@@ -33,7 +33,7 @@ from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value
 from npu_tensor.runtime.cpu.write_strided import is_contiguous
 from npu_tensor.spec import contiguous_strides
-from npu_tensor.task import Cost, Input, Refusal, Step, Task
+from npu_tensor.task import Cost, Refusal, Step, Task, TensorInput
 
 GATES: Final = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
 """Products of a unit with the states, by cell."""
@@ -446,12 +446,10 @@ class RecurrenceKernel(CpuKernel):
 
     def __init__(self, processor: Processor, task: Task) -> None:
         super().__init__(processor, task)
-        assert task.call is not None
-        attributes = task.call.attributes
+        attributes = task.attributes
         self.backward = task.ops[0].endswith("_backward")
         self.cell: str = attributes.get("nonlinearity", task.ops[0].removesuffix("_backward"))
-        self.products, self.weight = task.inputs[2 if self.backward else 0], task.inputs[3 if self.backward else 1]
-        assert self.products.layout is not None
+        self.products, self.weight = task.tensors[2 if self.backward else 0], task.tensors[3 if self.backward else 1]
         steps, batch, rows = self.products.layout.shape
         self.shape = steps, batch, rows // GATES[self.cell]
 
@@ -463,14 +461,13 @@ class RecurrenceKernel(CpuKernel):
         """Bind the steps. Operands that are not float32 in row-major order are copied first; so is such a result."""
         task, owner, (_, batch, units) = self.task, self.owner, self.shape
         target, threads, gates = owner.target, owner.pool.threads, GATES[self.cell]
-        assert task.call is not None
         (output,), spare = task.outputs, last_item(task) + 1
         streams, depth = (1, units * gates) if self.backward else (gates, units)
         divided = division(batch, units, streams, depth, threads, target)
         spec = RecurrenceSpec(
             self.cell,
             self.backward,
-            task.call.attributes.get("gates", False),
+            task.attributes.get("gates", False),
             divided.rows,
             divided.blocks,
             units % target.lanes > 0,
@@ -478,23 +475,22 @@ class RecurrenceKernel(CpuKernel):
         packing, packed = self._packing(depth), Location(spare)
         meta = recurrence_meta(
             self.shape,
-            task.call.attributes["reverse"],
+            task.attributes["reverse"],
             spec,
             target.lanes,
             panel_bytes=packing.panel_bytes,
             parallel_for=owner.pool.parallel_for_address,
             grain=divided.grain,
         )
-        read = [task.inputs[number] for number in ((0, 1, -1, -1) if self.backward else (0, 2, 3, -1))]
+        read = [task.tensors[number] for number in ((0, 1, -1, -1) if self.backward else (0, 2, 3, -1))]
         parts, slots = [], list[Location]()
         for number, source in enumerate(read, spare + 2):
-            assert source.layout is not None
             if source.dtype is not float32 or not is_contiguous(source.layout):
                 copy, source = bind_copy(owner, source, number, float32)
                 parts.append(copy)
             slots.append(Location(source.item, first_byte(source)))
         is_rounded, elements = output.dtype is not float32, math.prod(task.shape)
-        result = Input(
+        result = TensorInput(
             spare + 1 if is_rounded else output.item, float32, Layout(task.shape, contiguous_strides(task.shape))
         )
         kernel, tiles = owner.compiled(recurrence_module, spec), -(-batch // divided.rows)
@@ -520,8 +516,6 @@ class RecurrenceKernel(CpuKernel):
     def _packing(self, depth: int) -> Packing:
         """Return the packing of the weights: a panel of vectors for each block of units, and for each gate."""
         owner, units, weight = self.owner, self.shape[2], self.weight
-        assert weight.layout is not None
-        assert weight.dtype is not None
         (of_row, of_column), size, target = weight.layout.strides, weight.dtype.itemsize, owner.target
         line, k = (of_column, of_row) if self.backward else (of_row, of_column)
         matrices = 1 if self.backward else GATES[self.cell]

@@ -30,7 +30,7 @@ from npu_tensor.runtime.cpu.values import Value, ValueOrNumber
 from npu_tensor.runtime.cpu.write_strided import is_contiguous
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import broadcast_shapes, contiguous_strides
-from npu_tensor.task import Cost, Input, Output, Refusal, Task
+from npu_tensor.task import Cost, Output, Refusal, Task, TensorInput
 
 _CHUNK: Final = 32
 """Bytes that are copied at a time."""
@@ -192,19 +192,18 @@ class _Rows(NamedTuple):
 
 
 def _rows_of(task: Task, puts: bool) -> _Rows:
-    assert task.call is not None
-    attributes, table = task.call.attributes, task.inputs[0].layout
+    attributes, table = task.attributes, task.tensors[0].layout
     indices = [source.layout for source in task.inputs[1 + puts :] if source.layout is not None]
     assert table is not None
     shape = broadcast_shapes(*(index.shape for index in indices))
     over = tuple(_expanded(index, shape) for index in indices)
     if task.ops[0] in ("gather_along", "scatter_along"):
-        dim, values = attributes["dim"], task.inputs[1].layout if puts else task.outputs[0].layout
+        dim, values = attributes["dim"], task.tensors[1].layout if puts else task.outputs[0].layout
         table = Layout(table.shape, contiguous_strides(table.shape)) if puts else table
         assert values is not None
         return _Rows((dim,), tuple(axis for axis in range(len(shape)) if axis != dim), table, values, over)
     if puts:
-        values, bounds = task.inputs[1].layout, attributes["bounds"]
+        values, bounds = task.tensors[1].layout, attributes["bounds"]
         assert values is not None
         steps = contiguous_strides(table.shape)
         extents = tuple(len(range(*bound)) for bound in bounds)
@@ -225,17 +224,14 @@ def _expanded(layout: Layout, shape: tuple[int, ...]) -> Layout:
 
 def rows_kernel(processor: Processor, task: Task, puts: bool) -> RowsKernel | Refusal:
     """Return the kernel for a task, or the reason why there is none. It writes to the indexed rows if `puts` is set."""
-    assert task.call is not None
-    table, *others = task.inputs
+    table, *others = task.tensors
     indices = others[1:] if puts else others
-    assert table.layout is not None
-    assert table.dtype is not None
     if not indices:
         return Refusal("compiled for indices only")
     if not all(math.prod(source.layout.shape) for source in task.inputs if source.layout) or not math.prod(task.shape):
         return Refusal("there is nothing to copy")
     if table.dtype.is_quantized:
-        is_whole = not puts and is_contiguous(table.layout) and task.call.attributes.get("dim") == 0
+        is_whole = not puts and is_contiguous(table.layout) and task.attributes.get("dim") == 0
         return RowsKernel(processor, task, puts) if is_whole else Refusal("compiled for whole rows of blocks only")
     if len(_rest(_rows_of(task, puts))[0]) > 2:
         return Refusal("compiled for at most two groups of dimensions beside the indexed ones")
@@ -264,27 +260,22 @@ class RowsKernel(CpuKernel):
 
     def _bind(self) -> BoundLoops:
         task, owner, puts = self.task, self.owner, self._puts
-        table, output = task.inputs[0], task.outputs[0]
-        assert task.call is not None
-        assert table.dtype is not None
+        table, output = task.tensors[0], task.outputs[0]
         first = 1 + max(output.item, *(source.item for source in task.inputs))
         wrong, offsets, copied, wide = range(first, first + 4)
-        attributes, dtype, before, after = task.call.attributes, table.dtype, [], []
+        attributes, dtype, before, after = task.attributes, table.dtype, [], []
         reduce = attributes.get("reduce", "")
         overwritten: tuple[tuple[int, int], ...] = ()
-        rows, value = _rows_of(task, puts), task.inputs[1]
+        rows, value = _rows_of(task, puts), task.tensors[1]
         shape = rows.values.shape[: len(rows.indices[0].shape)]
         if puts:
-            assert value.layout is not None
             if reduce and dtype.register != dtype.name:  # Sums of 16-bit floats are rounded once.
                 dtype = as_dtype(dtype.register)
             if value.dtype is not dtype or _spacing(rows.values, shape) is None:
                 copy, value = bind_copy(owner, value, copied, dtype)
                 before.append(copy)
-                assert value.layout is not None
                 rows = rows._replace(values=value.layout)
             destination = output.item
-            assert table.layout is not None
             if dtype is not table.dtype:
                 copy, source = bind_copy(owner, table, wide, dtype)
                 before.append(copy)
@@ -303,8 +294,8 @@ class RowsKernel(CpuKernel):
             rows, dtype = _as_bytes(rows, dtype), uint8
         count, spec, meta, items, piece = self._division(rows, shape, dtype, _PRIMITIVES.get(reduce, ""))
         indices = [
-            Input(source.item, source.dtype, layout)
-            for source, layout in zip(task.inputs[1 + puts :], rows.indices, strict=True)
+            TensorInput(source.item, source.dtype, layout)
+            for source, layout in zip(task.tensors[1 + puts :], rows.indices, strict=True)
         ]
         steps = [
             (s.dtype.name, rows.table.shape[dim], rows.table.strides[dim])
@@ -315,7 +306,7 @@ class RowsKernel(CpuKernel):
         for item, axis in enumerate((axis for axis in rows.grid if shape[axis] > 1), wide + 1):
             grid[item] = Buffer.from_array(np.arange(shape[axis]) * rows.table.strides[axis])
             strides = tuple(int(other == axis) for other in range(len(shape)))
-            indices.append(Input(item, int64, Layout(shape, strides)))
+            indices.append(TensorInput(item, int64, Layout(shape, strides)))
         wrap = bool(attributes.get("wrap", "dim" not in attributes))
         program = _offsets_program(tuple(steps), len(grid), rows.table.offset, wrap)
         found = Output(offsets, int64, Layout(shape, contiguous_strides(shape)), 8 * count)

@@ -125,10 +125,9 @@ def _module(spec: _SelectionSpec, target: CpuTarget) -> str:
 
 def selection_kernel(processor: Processor, task: Task) -> SelectionKernel | Refusal:
     """Return the kernel for a task of the op, or the reason why there is none."""
-    assert task.call is not None
     if not task.shape or not math.prod(task.shape):
         return Refusal("there is nothing to select")
-    if task.call.attributes["k"] > _MOST_SELECTED:
+    if task.attributes["k"] > _MOST_SELECTED:
         return Refusal(f"compiled for up to {_MOST_SELECTED} elements of a row")
     return SelectionKernel(processor, task)
 
@@ -139,11 +138,8 @@ class SelectionKernel(CopyingKernel):
     name = "selection"
 
     def _bind(self) -> BoundLoops:
-        task, owner, (source,), (output,) = self.task, self.owner, self.task.inputs, self.task.outputs
-        assert task.call is not None
-        assert source.layout is not None
-        assert source.dtype is not None
-        dim, k = task.call.attributes["dim"], task.call.attributes["k"]
+        task, owner, (source,), (output,) = self.task, self.owner, self.task.tensors, self.task.outputs
+        dim, k = task.attributes["dim"], task.attributes["k"]
         extents = source.layout.shape
         _, extent, after = shape = math.prod(extents[:dim]), extents[dim], math.prod(extents[dim + 1 :])
         dtype, copies, layout = source.dtype.name, [], reshaped(source.layout, shape)
@@ -151,7 +147,7 @@ class SelectionKernel(CopyingKernel):
             copy, source = bind_copy(owner, source, last_item(task) + 1)
             copies.append(copy)
             layout = Layout(shape, (extent * after, after, 1))
-        spec = _SelectionSpec(dtype, task.call.attributes["largest"], layout.strides[1] == 1)
+        spec = _SelectionSpec(dtype, task.attributes["largest"], layout.strides[1] == 1)
         meta = np.array([extent, k, after, *layout.strides], np.int64)
         slots = Location(output.item), Location(source.item, first_byte(source))
         address = owner.compiled(_module, spec)

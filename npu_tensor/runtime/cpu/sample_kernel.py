@@ -295,8 +295,7 @@ class SamplesKernel(CpuKernel):
         (batch, channels, *extents), (output,) = call.operands[0].shape, task.outputs  # type: ignore[union-attr]
         samples, lanes = math.prod(call.spec.shape[2:]), owner.target.lanes
         vectors, copies, slots = -(-samples // lanes), list[BoundLoops](), [Location(output.item)]
-        for source in task.inputs:
-            assert source.layout is not None
+        for source in task.tensors:
             if not is_contiguous(source.layout):
                 copy, source = bind_copy(owner, source, last_item(task) + 1 + len(copies))
                 copies.append(copy)

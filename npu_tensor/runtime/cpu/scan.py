@@ -196,11 +196,8 @@ class ScanKernel(CopyingKernel):
     name = "scan"
 
     def _bind(self) -> BoundLoops:
-        task, owner, (source,), (output,) = self.task, self.owner, self.task.inputs, self.task.outputs
-        assert task.call is not None
-        assert source.layout is not None
-        assert source.dtype is not None
-        attributes, lanes = task.call.attributes, owner.target.lanes
+        task, owner, (source,), (output,) = self.task, self.owner, self.task.tensors, self.task.outputs
+        attributes, lanes = task.attributes, owner.target.lanes
         dim = attributes["dim"]
         before, extent, after = shape = math.prod(task.shape[:dim]), task.shape[dim], math.prod(task.shape[dim + 1 :])
         across = after >= lanes

@@ -12,7 +12,7 @@ from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
 from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.spec import contiguous_strides
-from npu_tensor.task import Input, Output, Task
+from npu_tensor.task import Input, Output, Task, TensorInput
 
 # With this many rows or more, the rows themselves keep all cores busy; shorter ones are not worth a second loop.
 FEW_ROWS = 8
@@ -31,7 +31,6 @@ def split_rows(task: Task, inputs: Sequence[Input]) -> tuple[Task, Task] | None:
     replace those of the task.
     """
     program = task.program
-    assert program is not None
     cut = len(task.shape) - task.rows
     outer, length = task.shape[:cut], math.prod(task.shape[cut:])
     reductions = [n for n, i in enumerate(program.instructions) if PRIMITIVES[i.primitive].reduces]
@@ -70,7 +69,7 @@ def split_rows(task: Task, inputs: Sequence[Input]) -> tuple[Task, Task] | None:
         "row",
         task.items,
         task.ops,
-        (*numbers, Input(item, dtype, Layout(partial_shape, strides))),
+        (*numbers, TensorInput(item, dtype, Layout(partial_shape, strides))),
         tuple(o._replace(layout=Layout(partial_shape, (*o.layout.strides[:cut], 0))) for o in task.outputs),
         partial_shape,
         1,

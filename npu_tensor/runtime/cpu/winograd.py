@@ -26,7 +26,7 @@ from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.windows import Places, Windows
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import contiguous_strides
-from npu_tensor.task import Input, Output, Task
+from npu_tensor.task import Input, Output, Task, TensorInput
 
 _LEAST_CHANNELS: Final = 48
 _LEAST_TILES: Final = 16
@@ -43,7 +43,7 @@ _MOST_BANDS: Final = 16
 _PLACES: Final = [(i, j) for i in range(4) for j in range(4)]
 _QUARTERS: Final = [(0, 0), (0, 1), (1, 0), (1, 1)]
 
-_Tensor = TypeVar("_Tensor", Input, Output)
+_Tensor = TypeVar("_Tensor", TensorInput, Output)
 
 Line = Sequence[Any]
 """Elements of a row or column of a tile: symbols, whose operators mypy does not know."""
@@ -51,11 +51,8 @@ Line = Sequence[Any]
 
 def suits_winograd(task: Task) -> bool:
     """Return True if a channels-last convolution has the form and a size for which Winograd's way is faster."""
-    image, weight, *rest = task.inputs
-    assert task.call is not None
-    assert image.layout is not None
-    assert weight.layout is not None
-    attributes, (outputs, channels, *kernel) = task.call.attributes, weight.layout.shape
+    (image, weight), rest = task.tensors[:2], task.inputs[2:]
+    attributes, (outputs, channels, *kernel) = task.attributes, weight.layout.shape
     if kernel != [3, 3] or attributes["groups"] != 1 or {*attributes["stride"], *attributes["dilation"]} != {1}:
         return False
     batch, height, width, _ = task.shape
@@ -70,16 +67,13 @@ def suits_winograd(task: Task) -> bool:
 
 def bind_winograd(owner: Processor, task: Task) -> BoundLoops:
     """Bind a convolution of channels-last images for which `suits_winograd` is True."""
-    image, weight, *rest = task.inputs
-    assert task.call is not None
-    assert task.program is not None
+    (image, weight), rest = task.tensors[:2], task.inputs[2:]
     batch, height, width, outputs = task.shape
     item = last_item(task) + 1
     parts = []
-    if any(map(any, task.call.attributes["padding"])):
+    if any(map(any, task.attributes["padding"])):
         padded, image = _pad(owner, task, image, item)
         parts.append(padded)
-    assert image.layout is not None
     channels, transformed, product = image.layout.shape[-1], item + 1, item + 2
     to_tiles, to_results = _image_program(), _result_program(task.program, len(rest))
     bound_products = cache(partial(_bind_products, owner, weight, transformed, product))
@@ -88,8 +82,9 @@ def bind_winograd(owner: Processor, task: Task) -> BoundLoops:
         of_image, of_result = (*part.tiles, channels), (*part.tiles, outputs)
         planes, products = (_planes(number, shape) for number, shape in ((transformed, of_image), (product, of_result)))
         sources = [part.of(image, channels, place) for place in _PLACES]
-        terms = [Input(plane.item, float32, plane.layout) for plane in products]
-        terms += [part.of(source, outputs, quarter) for quarter in _QUARTERS for source in rest]
+        terms: list[Input] = [TensorInput(plane.item, float32, plane.layout) for plane in products]
+        for quarter in _QUARTERS:
+            terms += [each if each.layout is None else part.of(each, outputs, quarter) for each in rest]
         results = [part.of(output, outputs, quarter) for quarter in _QUARTERS for output in task.outputs]
         loops = (
             bind_loop(owner, to_tiles, of_image, 0, sources, planes),
@@ -117,8 +112,6 @@ class _Band(NamedTuple):
 
     def of(self, tensor: _Tensor, channels: int, place: tuple[int, int]) -> _Tensor:
         """Return the elements of a tensor that are at one place of each tile."""
-        if tensor.layout is None:
-            return tensor
         batch, row, column, channel = tensor.layout.strides
         offset = tensor.layout.offset + self.first[0] * batch + (2 * self.first[1] + place[0]) * row + place[1] * column
         layout = Layout((*self.tiles, channels), (batch, 2 * row, 2 * column, channel), offset)
@@ -135,9 +128,8 @@ def _bands(tiles: tuple[int, int, int], channels: int, threads: int) -> Iterator
             yield _Band((image, row), (min(images, batch - image), min(band, rows - row), columns))
 
 
-def _bind_products(owner: Processor, weight: Input, transformed: int, product: int, count: int) -> BoundLoops:
+def _bind_products(owner: Processor, weight: TensorInput, transformed: int, product: int, count: int) -> BoundLoops:
     """Bind the 16 products of `count` tiles and the transformed weights."""
-    assert weight.layout is not None
     outputs, channels, *_ = weight.layout.shape
     a = Windows("float32", (count * channels,), (0,), channels, (Places(count, channels, count, 1, 1, 1, 0),))
     planes = Layout((len(_PLACES),), (channels * outputs,))
@@ -155,19 +147,17 @@ def _planes(item: int, shape: tuple[int, ...]) -> list[Output]:
     return [Output(item, float32, Layout(shape, strides, number * size), 0) for number in range(len(_PLACES))]
 
 
-def _pad(owner: Processor, task: Task, image: Input, item: int) -> tuple[BoundLoops, Input]:
+def _pad(owner: Processor, task: Task, image: TensorInput, item: int) -> tuple[BoundLoops, TensorInput]:
     """Return the loops that copy an image into zeros, and the larger image."""
-    assert task.call is not None
-    assert image.layout is not None
     batch, height, width, _ = task.shape
     shape = (batch, height + 2, width + 2, image.layout.shape[-1])
     whole = Layout(shape, contiguous_strides(shape))
     result = Output(item, float32, whole, math.prod(shape) * float32.itemsize)
     offset = sum(
-        before * stride for (before, _), stride in zip(task.call.attributes["padding"], whole.strides[1:3], strict=True)
+        before * stride for (before, _), stride in zip(task.attributes["padding"], whole.strides[1:3], strict=True)
     )
     inner = result._replace(layout=Layout(image.layout.shape, whole.strides, offset), donor=item)
-    return joined([bind_zeros(owner, result), bind_move(owner, image, inner)]), Input(item, float32, whole)
+    return joined([bind_zeros(owner, result), bind_move(owner, image, inner)]), TensorInput(item, float32, whole)
 
 
 # --- transformations
@@ -239,8 +229,7 @@ class _WeightPacking(NamedTuple):
         return self.packing.run(launch, allocate, [transformed.address])
 
 
-def _weight_packing(owner: Processor, weight: Input, packing: Packing) -> _WeightPacking:
-    assert weight.layout is not None
+def _weight_packing(owner: Processor, weight: TensorInput, packing: Packing) -> _WeightPacking:
     outputs, channels, *_ = weight.layout.shape
     per_output, per_channel, *steps = weight.layout.strides
     builder = ProgramBuilder()

@@ -14,20 +14,19 @@ from npu_tensor.runtime.cpu.kernels import CopyingKernel
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import contiguous_strides
-from npu_tensor.task import Input, Output, Refusal, Step, Task
+from npu_tensor.task import Output, Refusal, Step, Task, TensorInput
 
 
 def strided_kernel(processor: Processor, task: Task) -> StridedKernel | Refusal:
     """Return the kernel for a task of the op, or the reason why there is none."""
     target, value, offset = task.inputs
-    assert task.call is not None
     if offset.layout is not None:
         return Refusal("compiled for offsets that are numbers")
     if target.layout is None or not is_contiguous(target.layout):
         return Refusal("compiled for a first operand in row-major order only")
     if value.layout is None or not math.prod(value.layout.shape):
         return Refusal("there is nothing to write")
-    if not all(task.call.attributes["strides"]):
+    if not all(task.attributes["strides"]):
         return Refusal("compiled for strides other than 0")
     return StridedKernel(processor, task)
 
@@ -39,15 +38,11 @@ class StridedKernel(CopyingKernel):
 
     def _bind(self) -> Step:
         """Bind the copy into the memory of the first operand, or into a copy of it."""
-        (target, value, offset), (output,) = self.task.inputs, self.task.outputs
-        assert self.task.call is not None
-        assert target.layout is not None
-        assert value.layout is not None
-        assert value.dtype is not None
-        attributes, allocator = self.task.call.attributes, self.owner.allocator
+        (target, value), offset, (output,) = self.task.tensors, self.task.inputs[2].item, self.task.outputs
+        attributes, allocator = self.task.attributes, self.owner.allocator
         shape, itemsize = value.layout.shape, output.dtype.itemsize
         place = Layout(shape, attributes["strides"])
-        inputs = [value._replace(item=0), Input(1, output.dtype, place)]
+        inputs = [value._replace(item=0), TensorInput(1, output.dtype, place)]
         builder = ProgramBuilder()
         new: Any = builder.load(0, value.dtype.register)
         if attributes["add"]:
@@ -66,7 +61,7 @@ class StridedKernel(CopyingKernel):
                 ctypes.memmove(buffer.address, before.address + skipped, output.nbytes)
             else:
                 allocator.forget_layouts(buffer)
-            store([values[value.item], Buffer(buffer.address + values[offset.item] * itemsize, 0)])
+            store([values[value.item], Buffer(buffer.address + values[offset] * itemsize, 0)])
             values[output.item] = buffer
 
         return run

@@ -108,8 +108,7 @@ def tolerance(task: Task, output: int = 0, *, chosen: bool = False, coarse: bool
     if _moves(task) and all(operand.dtype is dtype for operand in task.inputs[:1]):
         return EXACT
     sums = (0,) if task.kind in ("matmul", "conv") else ()  # of products, which a device adds in an order of its own
-    steps = task.program is not None and takes_steps_on_inexact(task.program, sums)
-    share = SHARE_OF_STEPS if steps else 0.0
+    share = SHARE_OF_STEPS if takes_steps_on_inexact(task.program, sums) else 0.0
     if not dtype.is_floating_point:
         return replace(EXACT, share=share, reason="a rounding may decide between two integers") if share else EXACT
     table = ACCURATE if chosen else SANE
@@ -119,7 +118,7 @@ def tolerance(task: Task, output: int = 0, *, chosen: bool = False, coarse: bool
 
 def _moves(task: Task) -> bool:
     """Return True if the task only moves elements."""
-    if task.kind == "map" and task.program is not None:
+    if task.kind == "map":
         return {instruction.primitive for instruction in task.program.instructions} == {"load"}
     return task.kind == "data" and not any(call.op.computes for call in task.calls)
 

@@ -88,9 +88,9 @@ def op_params(task: Task) -> bytes:
     else:
         facts["ops"] = [call.op.name for call in task.calls]
         programs = [task.program, *(prologue and prologue.program for prologue in task.prologues)]
-        facts["programs"] = [program and _written(program) for program in programs]
+        facts["programs"] = [_written(program) if program and program.instructions else None for program in programs]
         # An operand that a fused op reads twice is one operand of the task. Data ops have no program.
-        facts |= {} if task.program else _attributes(calls[0], task)
+        facts |= {} if task.program.instructions else _attributes(calls[0], task)
     if task.rows > 1 and any(all(output.layout.strides[-task.rows :]) for output in task.outputs):
         facts["rows"] = task.rows  # the extents of a result with one element per row say how many dimensions these are
     tensors = _tensors(task)

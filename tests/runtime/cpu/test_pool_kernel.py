@@ -15,7 +15,7 @@ from npu_tensor.runtime.cpu.cpu_device import CpuDevice
 from npu_tensor.runtime.memory import Allocator, Buffer
 from npu_tensor.runtime.reference import evaluate_call, view
 from npu_tensor.spec import Spec, contiguous_strides
-from npu_tensor.task import Input, Output, Refusal, Task
+from npu_tensor.task import Output, Refusal, Task, TensorInput
 
 F = torch.nn.functional
 
@@ -134,7 +134,7 @@ def run(level: str, call: Any, arrays: list[np.ndarray], monkeypatch: pytest.Mon
         base = array if array.base is None else array.base
         strides = tuple(stride // array.itemsize for stride in array.strides)
         offset = (array.ctypes.data - base.ctypes.data) // array.itemsize
-        inputs.append(Input(item, spec.dtype, Layout(array.shape, strides, offset)))
+        inputs.append(TensorInput(item, spec.dtype, Layout(array.shape, strides, offset)))
         values.append(Buffer.from_array(base))
     shape, dtype = call.spec.shape, call.spec.dtype
     layout = Layout(shape, contiguous_strides(shape))

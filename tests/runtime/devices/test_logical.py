@@ -17,7 +17,7 @@ from npu_tensor.errors import BuildError
 from npu_tensor.kernels.offer import FUSION, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.runtime.devices.logical import LogicalDevice
-from npu_tensor.task import Cost, Expense, Input, Kernel, Output, Refusal, Step, Task
+from npu_tensor.task import Cost, Expense, Kernel, NumberInput, Output, Refusal, Step, Task, TensorInput
 
 LAUNCH = "a launch"
 NPU2 = Target(ARRAYS["aie2p"], 8)
@@ -143,7 +143,7 @@ class Several:
 def task(*ops: str) -> Task:
     """The work of ops on two tensors and a number: items 0, 1 and 2 of a list whose last is the result."""
     layout = Layout((16,), (1,))
-    inputs = (Input(0, nt.bfloat16, layout), Input(1, nt.bfloat16, layout), Input(2, None, None))
+    inputs = (TensorInput(0, nt.bfloat16, layout), TensorInput(1, nt.bfloat16, layout), NumberInput(2))
     return Task("map", (3,), ops or ("add",), inputs, (Output(3, nt.bfloat16, layout, 32),), (16,))
 
 

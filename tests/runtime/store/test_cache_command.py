@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,7 +62,7 @@ def test_ls_as_a_table(store: Store, root: Path) -> None:
     fill(store, root)
     result = invoke("ls")
     assert result.exit_code == 0
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.output.splitlines() if "│" in line]
+    rows = [re.split("  +", line) for line in result.output.splitlines()[2:-1]]
     sizes = {row[0]: row[3] for row in rows}
     kilobytes = sum(path.stat().st_size for path in (root / FOLDER).glob("add-*")) / 1000
     assert [row[0] for row in rows] == ["add-1f32", "mul-2bf16", "sub-1f32", "objects of the CPU device: 1"]
