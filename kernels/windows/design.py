@@ -12,15 +12,14 @@ epilogue come before the tiles of their block of channels. Extents are words: on
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import zip_longest
 from typing import Any, Final, Literal, NamedTuple
 
 from npu_tensor.dataflow.array import ARRAYS, Arch, Tile
-from npu_tensor.dataflow.checks.limits import CORE_RESERVE, LIMITS, QUEUE_DEPTH
-from npu_tensor.dataflow.columns import Step, issue
+from npu_tensor.dataflow.checks.limits import CORE_RESERVE, LIMITS
+from npu_tensor.dataflow.columns import Step, pipeline
 from npu_tensor.dataflow.design import (
     DEFAULT_STACK,
     AccessPattern,
@@ -39,7 +38,7 @@ from npu_tensor.kernels.gemm.epilogue import Epilogue
 TILES, MORE_ROWS, WORDS = 0, 1, 7
 """Places of the words that are rounds of loops, and number of words; see nt/windows.hpp."""
 GROUPS: Final = 2
-"""Upper bound on groups of transfers in flight: 4 fills and 2 drains of both cores use 12 buffer descriptors."""
+"""Upper bound on groups of transfers in flight."""
 SMALL_BYTES: Final = 256
 """Bytes for small buffers of a core."""
 COMPUTE_BYTES: Final = 10240
@@ -414,14 +413,6 @@ def design(problem: WindowProblem, image: Planes, result: Planes, others: tuple[
                 yield list(hold(core, channel))
             yield from (list(compute(core, channel, tile)) for tile in own)
 
-    running: list[tuple[int, int]] = []  # groups, and transfers of each on the busiest channel
-    for parts in zip_longest(*map(groups, range(len(shared.parameters))), fillvalue=()):
-        steps = [step for part in parts for step in part]
-        most = max(Counter(step.fifo.name for step in steps).values())
-        while running and (len(running) == GROUPS or sum(count for _, count in running) + most > QUEUE_DEPTH):
-            builder.finish(running.pop(0)[0])
-        running.append((builder.group(), most))
-        issue(builder, steps, running[-1][0])
-    for group, _ in running:
-        builder.finish(group)
+    rounds = zip_longest(*map(groups, range(len(shared.parameters))), fillvalue=())
+    pipeline(builder, ([step for part in parts for step in part] for parts in rounds), GROUPS)
     return builder.build()

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from npu_tensor.dataflow.array import Array, Tile
-from npu_tensor.dataflow.checks.limits import LIMITS, SHIM_DESCRIPTORS
+from npu_tensor.dataflow.checks.limits import LIMITS, QUEUE_DEPTH, SHIM_DESCRIPTORS
 from npu_tensor.dataflow.design import (
     AccessPattern,
     Builder,
@@ -100,16 +100,21 @@ def pipeline(builder: SequenceBuilder, rounds: Iterable[Iterable[Step]], in_flig
     Args:
         builder: Sequence to extend.
         rounds: Transfers of each group.
-        in_flight: Groups at a time; fewer if their transfers need more descriptors than a shim tile may use.
+        in_flight: Groups at a time; fewer if their transfers need more descriptors than a shim tile may use, or more
+            places than the queue of a channel has.
         held: Descriptors of a shim tile that other groups use.
     """
-    limit = SHIM_DESCRIPTORS[builder.configuration.arch] - held
-    groups: list[tuple[int, Counter[Tile]]] = []
+    descriptors = SHIM_DESCRIPTORS[builder.configuration.arch] - held
+    groups: list[tuple[int, Counter[Tile | str]]] = []
     for steps in map(list, rounds):
-        needed = Counter(_shim(step.fifo) for step in steps)
+        needed: Counter[Tile | str] = Counter(_shim(step.fifo) for step in steps)
+        needed.update(step.fifo.name for step in steps)
         while groups and (
             len(groups) == in_flight
-            or any(count + sum(used[tile] for _, used in groups) > limit for tile, count in needed.items())
+            or any(
+                count + sum(used[key] for _, used in groups) > (QUEUE_DEPTH if isinstance(key, str) else descriptors)
+                for key, count in needed.items()
+            )
         ):
             builder.finish(groups.pop(0)[0])
         groups.append((builder.group(), needed))
