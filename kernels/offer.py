@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -127,3 +127,10 @@ class Offer(NamedTuple):
     scalars: tuple[tuple[int, Word], ...] = ()
     coarse: bool = False
     others: tuple[Callable[[], Offer | Refusal], ...] = ()
+
+
+def first_offer(factories: Iterable[Callable[[], Offer | Refusal]]) -> Offer | Refusal:
+    """Return the first offer, with the other factories in its `others`; a refusal of the first one is final."""
+    first, *others = factories
+    offer = first()
+    return offer._replace(others=tuple(others)) if isinstance(offer, Offer) else offer

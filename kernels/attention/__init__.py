@@ -21,6 +21,7 @@ from npu_tensor.kernels.attention.design import (
     AttentionTiles,
     design,
 )
+from npu_tensor.kernels.gemm import MOST_TRANSFERS
 from npu_tensor.kernels.gemm.design import Matrices
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
@@ -31,8 +32,6 @@ __all__ = ["FEATURES", "claim"]
 
 FEATURES: Final = {64: (64, 32), 96: (32, 32), 128: (32, 16)}
 """Queries of a core and keys of a block that fit its memory, by features of a head."""
-MOST_TRANSFERS: Final = 1 << 14
-"""Upper bound on transfers per run; each takes 120 bytes of instructions."""
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:

@@ -19,7 +19,7 @@ from npu_tensor.kernels.gemm import MOST_APART, MOST_TRANSFERS, RESULTS, operand
 from npu_tensor.kernels.gemm.design import Matrices
 from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads, epilogue
 from npu_tensor.kernels.gemm.tiling import SUMS, WHOLE_WORDS
-from npu_tensor.kernels.offer import HostOperand, Offer, Target
+from npu_tensor.kernels.offer import HostOperand, Offer, Target, first_offer
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Input, Refusal, Task
@@ -134,9 +134,7 @@ def _offer(task: Task, target: Target, operand: str, result: str, code: Epilogue
     tilings = ranked(problem)
     if not tilings:
         return Refusal(f"conv_2d: a kernel of {kernel[0]} x {kernel[1]} does not fit a core")
-    first, *others = (partial(_tiled, task, problem, image, code, reads, tiling) for tiling in tilings)
-    offer = first()
-    return offer._replace(others=tuple(others)) if isinstance(offer, Offer) else offer
+    return first_offer(partial(_tiled, task, problem, image, code, reads, tiling) for tiling in tilings)
 
 
 def _pair(numbers: Any) -> Pair:

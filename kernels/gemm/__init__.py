@@ -18,7 +18,7 @@ from npu_tensor.kernels.codegen.storage import EXACT
 from npu_tensor.kernels.gemm.design import Matrices, design
 from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads, epilogue
 from npu_tensor.kernels.gemm.tiling import SUMS, GemmProblem, Tiling, ranked
-from npu_tensor.kernels.offer import HostOperand, Offer, Target
+from npu_tensor.kernels.offer import HostOperand, Offer, Target, first_offer
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Input, Refusal, Task
@@ -113,9 +113,7 @@ def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Read
     tilings = ranked(problem)
     if not tilings:
         return Refusal(f"rows of {n} results lie too far apart for the DMA")
-    first, *others = (partial(tiled, task, problem, operands, code, reads, tiling) for tiling in tilings)
-    offer = first()
-    return offer._replace(others=tuple(others)) if isinstance(offer, Offer) else offer
+    return first_offer(partial(tiled, task, problem, operands, code, reads, tiling) for tiling in tilings)
 
 
 def tiled(

@@ -16,6 +16,7 @@ from npu_tensor.dataflow.checks.limits import LIMITS, WORD
 from npu_tensor.dataflow.cost import RUN_BYTES
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.kernels.codegen.storage import EXACT
+from npu_tensor.kernels.gemm import vector_layout
 from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads, epilogue
 from npu_tensor.kernels.offer import HostOperand, Offer, Target, padded_shape
 from npu_tensor.kernels.windows.design import Combine, Planes, Window, WindowProblem, WindowTiles, design
@@ -56,9 +57,9 @@ def claim_pool(task: Task, target: Target) -> Offer | Refusal:
 
 
 def claim_convolution(task: Task, target: Target) -> Offer | Refusal:
-    """Return an offer for a depthwise convolution, or the reason why there is none."""
+    """Return an offer for `conv_2d_dw`, or the reason why there is none."""
     assert task.call is not None
-    if task.call.op.name != "conv_2d_dw" or not task.call.attributes["channels_last"]:
+    if not task.call.attributes["channels_last"]:
         return Refusal("no NPU kernel for this op")
     if len(task.outputs) != 1:
         return Refusal("windows: a convolution with several results")
@@ -194,7 +195,5 @@ def _held(task: Task, problem: WindowProblem, rows: Sequence[int]) -> Iterator[H
     padded = padded_shape((*weight.shape[2:], wide), problem.weight_rows * wide)
     yield HostOperand(1, False, order, padded, tiles.window.dtype)
     for number in rows:
-        layout = task.inputs[number].layout
-        assert layout is not None
-        vector = Layout(layout.shape[-1:], layout.strides[-1:], layout.offset)
+        vector = vector_layout(task.inputs[number], -1)
         yield HostOperand(number, False, vector, (problem.vector_elements,), "float32")
