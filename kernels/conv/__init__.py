@@ -22,7 +22,7 @@ from npu_tensor.kernels.gemm.tiling import SUMS, WHOLE_WORDS
 from npu_tensor.kernels.offer import HostOperand, Offer, Target, first_offer
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
-from npu_tensor.task import Input, Refusal, Task
+from npu_tensor.task import Refusal, Task, TensorInput
 
 __all__ = ["claim"]
 
@@ -68,7 +68,7 @@ class WeightOrder(NamedTuple):
 def claim(task: Task, target: Target) -> Offer | Refusal:
     """Return a design for a conv task, or the reason why there is none."""
     assert task.call is not None
-    attributes = task.call.attributes
+    attributes = task.attributes
     if task.call.op.name != "conv_2d":
         return Refusal("no NPU kernel for this op")
     if not attributes["channels_last"]:
@@ -79,7 +79,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         return Refusal("conv_2d: several results")
     if not all(0 <= number < 256 for pair in attributes["padding"] for number in pair):
         return Refusal(f"conv_2d: a padding of {list(attributes['padding'])}")
-    operand = operand_dtype(task.inputs[0].dtype, target)
+    operand = operand_dtype(task.tensors[0].dtype, target)
     if isinstance(operand, Refusal):
         return operand
     result = RESULTS.get(task.outputs[0].dtype.name)
@@ -94,11 +94,8 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
 
 
 def _offer(task: Task, target: Target, operand: str, result: str, code: Epilogue, reads: Reads) -> Offer | Refusal:
-    image, weights = (source.layout for source in task.inputs[:2])
-    assert image is not None
-    assert weights is not None
-    assert task.call is not None
-    attributes = task.call.attributes
+    image, weights = (source.layout for source in task.tensors[:2])
+    attributes = task.attributes
     outputs, channels, *kernel = weights.shape
     if 0 in weights.shape or 0 in image.shape:
         return Refusal("a sum of no products")
@@ -144,8 +141,7 @@ def _pair(numbers: Any) -> Pair:
 
 def _without_gaps(task: Task, image: Layout, kernel: list[int]) -> tuple[Layout, Pair, Pair]:
     """Return the image, stride and dilation without the rows and columns that a kernel of one element skips."""
-    assert task.call is not None
-    attributes = task.call.attributes
+    attributes = task.attributes
     shape, strides = list(image.shape), list(image.strides)
     stride, dilation = list(attributes["stride"]), list(attributes["dilation"])
     for axis, size in enumerate(kernel):
@@ -166,14 +162,13 @@ def _tiled(
     if transfers > MOST_TRANSFERS:
         return Refusal(f"conv_2d: {transfers} transfers in one run; {MOST_TRANSFERS} are the most")
     rows, columns, outputs = tiling.padded(problem)
-    x, located, row = _image(task.inputs[0], image, problem, tiling)
+    x, located, row = _image(task.tensors[0], image, problem, tiling)
     size, result_size = problem.product.sizes
     # The longest strides lead from row to row of the image, and from core to core of the result.
     farthest = max(row * size, tiling.tile(problem)[0] * columns * outputs * result_size)
     if farthest > LIMITS["shim"].stride * WORD:
         return Refusal("conv_2d: rows lie too far apart for the DMA")
-    weights = task.inputs[1].layout
-    assert weights is not None
+    weights = task.tensors[1].layout
     starts = tuple(min(group * tiling.outputs, outputs - tiling.outputs) for group in range(groups))
     order = WeightOrder(
         weights, problem.product.stored, problem.channels, starts, tiling.outputs, problem.product.blocks.t
@@ -200,12 +195,11 @@ def _tiled(
 
 
 def _image(
-    operand: Input, layout: Layout, problem: ConvProblem, tiling: ConvTiling
+    operand: TensorInput, layout: Layout, problem: ConvProblem, tiling: ConvTiling
 ) -> tuple[HostOperand, Matrices, int]:
     """Return the host buffer of the images, in place if possible, their location, and the distance between rows."""
     batch, *extents, channels = layout.shape
     (step, row, pixel, channel), stored = layout.strides, problem.product.stored
-    assert operand.dtype is not None
     tall, wide = (max(extent, size) for extent, size in zip(extents, tiling.pixels(problem), strict=True))
     used, elements = (
         layout.offset + (batch - 1) * step + (rows - 1) * row + (columns - 1) * pixel + channels
@@ -228,7 +222,7 @@ def _reason(task: Task, problem: ConvProblem, tiling: ConvTiling) -> str:
     rows, columns = tiling.tile(problem)
     factors = "bfp16 (eight bfloat16 numbers share an exponent)" if problem.operand == "bfp16" else problem.operand
     parts = [f"{factors} products; {rows} x {columns} pixels and {tiling.outputs} outputs per core"]
-    stored = task.inputs[0].dtype
-    if stored is not None and stored.name != problem.product.stored:
+    stored = task.tensors[0].dtype
+    if stored.name != problem.product.stored:
         parts.append(f"{stored.name} operands become {problem.product.stored}")
     return "; ".join(parts)

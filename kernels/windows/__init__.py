@@ -46,8 +46,7 @@ Extents = tuple[int, int, int, int]
 
 def claim_pool(task: Task, target: Target) -> Offer | Refusal:
     """Return an offer for `pool_2d`, or the reason why there is none."""
-    assert task.call is not None
-    how = task.call.attributes
+    how = task.attributes
     if how["divisor"] is not None:
         return Refusal("windows: a divisor of its own")
     if how["mode"] == "max":
@@ -58,19 +57,17 @@ def claim_pool(task: Task, target: Target) -> Offer | Refusal:
 
 def claim_convolution(task: Task, target: Target) -> Offer | Refusal:
     """Return an offer for `conv_2d_dw`, or the reason why there is none."""
-    assert task.call is not None
-    if not task.call.attributes["channels_last"]:
+    if not task.attributes["channels_last"]:
         return Refusal("no NPU kernel for this op")
     if len(task.outputs) != 1:
         return Refusal("windows: a convolution with several results")
-    weight = task.inputs[1].layout
-    assert weight is not None
+    weight = task.tensors[1].layout
     return _offer(task, target, "product", (weight.shape[2], weight.shape[3]))
 
 
-def _stored(dtype: DType | None, target: Target) -> str | Refusal:
+def _stored(dtype: DType, target: Target) -> str | Refusal:
     """Return the dtype of an image in host memory."""
-    name = "" if dtype is None else dtype.name
+    name = dtype.name
     if name in EXACT and target.float32 == "exact":
         return Refusal(EXACT[name])
     if name not in RESULTS:
@@ -81,14 +78,13 @@ def _stored(dtype: DType | None, target: Target) -> str | Refusal:
 def _offer(
     task: Task, target: Target, combine: Combine, kernel: Pair, counted: Extents = (0, 0, 0, 0)
 ) -> Offer | Refusal:
-    assert task.call is not None
-    how, dtype, output = task.call.attributes, task.inputs[0].dtype, task.outputs[0]
-    stored, result_dtype = _stored(dtype, target), RESULTS.get(output.dtype.name)
+    how, source, output = task.attributes, task.tensors[0], task.outputs[0]
+    stored, result_dtype = _stored(source.dtype, target), RESULTS.get(output.dtype.name)
     if isinstance(stored, Refusal):
         return stored
     if result_dtype is None:
         return Refusal(f"windows: a result of {output.dtype.name}")
-    image, result = (_channels_last(layout, how["channels_last"]) for layout in (task.inputs[0].layout, output.layout))
+    image, result = (_channels_last(each.layout, how["channels_last"]) for each in (source, output))
     count, height, width, channels = image.shape
     results = (result.shape[1], result.shape[2])
     down, across = (step if extent > 1 else 1 for step, extent in zip(how["stride"], results, strict=True))
@@ -117,7 +113,7 @@ def _offer(
     if len(problem.starts) * math.prod(problem.parts) > MOST_TILES:
         return Refusal(f"windows: more than {MOST_TILES} tiles in one run")
     padded = (count, height, width, wide)
-    source, planes = _placed(HostOperand(0, False, image, padded, window.dtype, None), dtype, tiles.pixels - width)
+    read, planes = _placed(HostOperand(0, False, image, padded, window.dtype, None), source.dtype, tiles.pixels - width)
     padded = (count, *results, wide)
     written, places = _placed(HostOperand(0, True, result, padded, window.result, None), output.dtype)
     if max(planes.steps[1], places.steps[1]) * 4 > LIMITS["shim"].stride * WORD:
@@ -127,13 +123,12 @@ def _offer(
         "windows",
         f"{tiles.cores} cores, tiles of {problem.band} x {tiles.width} results and {tiles.channels} channels",
         partial(design, problem, planes, places, tuple((host.dtype, math.prod(host.padded)) for host in held)),
-        (source, *held, written),
+        (read, *held, written),
         tuple((number, "float32") for number in reads.scalars),
     )
 
 
-def _channels_last(layout: Layout | None, is_last: bool) -> Layout:
-    assert layout is not None
+def _channels_last(layout: Layout, is_last: bool) -> Layout:
     order = (0, 1, 2, 3) if is_last else (0, 2, 3, 1)
     return Layout(tuple(layout.shape[d] for d in order), tuple(layout.strides[d] for d in order), layout.offset)
 
@@ -163,7 +158,7 @@ def _problem(
     return None
 
 
-def _placed(host: HostOperand, dtype: DType | None, more: int = 0) -> tuple[HostOperand, Planes]:
+def _placed(host: HostOperand, dtype: DType, more: int = 0) -> tuple[HostOperand, Planes]:
     """Return the buffer of an image, in place if the DMA can walk it, and the image's location in the buffer.
 
     Args:
@@ -189,8 +184,7 @@ def _held(task: Task, problem: WindowProblem, rows: Sequence[int]) -> Iterator[H
     tiles, wide = problem.tiles, problem.image[3]
     if tiles.epilogue is None:
         return
-    weight = task.inputs[1].layout
-    assert weight is not None
+    weight = task.tensors[1].layout
     order = Layout((*weight.shape[2:], weight.shape[0]), (*weight.strides[2:], weight.strides[0]), weight.offset)
     padded = padded_shape((*weight.shape[2:], wide), problem.weight_rows * wide)
     yield HostOperand(1, False, order, padded, tiles.window.dtype)
