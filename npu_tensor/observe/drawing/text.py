@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import textwrap
 from collections.abc import Container, Iterable, Sequence
 
@@ -57,6 +58,7 @@ def table(
     figures: Container[str],
     may_be_cut: Container[str] = (),
     may_be_dropped: Sequence[str] = (),
+    empty: str = "",
 ) -> list[str]:
     """Return the lines of a table that fits `line_width()`.
 
@@ -67,9 +69,10 @@ def table(
         figures: Headings of right-aligned columns.
         may_be_cut: Headings of columns that may be truncated.
         may_be_dropped: Headings of columns that are dropped in this order if truncation is not enough.
+        empty: Text in place of empty cells, which paragraphs leave out.
     """
     columns = [[printable(cell) for cell in column] for column in columns]
-    widths = {column[0]: max(map(len, column)) for column in columns}
+    widths = {column[0]: max(len(cell or empty) for cell in column) for column in columns}
 
     def excess(widths: Iterable[int]) -> int:
         each = list(widths)
@@ -86,7 +89,7 @@ def table(
             headings, *rows = zip(*shown, strict=True)
             return rows_below_each_other(headings, rows)
         widths[widest] -= 1
-    fitted = [[_fit(cell, widths[column[0]], column[0] in figures) for cell in column] for column in shown]
+    fitted = [[_fit(cell or empty, widths[column[0]], column[0] in figures) for cell in column] for column in shown]
     return [GAP.join(line).rstrip() for line in zip(*fitted, strict=True)]
 
 
@@ -95,14 +98,18 @@ def print_table(
 ) -> None:
     """Print a table below its title, and an empty line. An empty cell is printed as "-".
 
+    Characters that the encoding of stdout lacks are escaped.
+
     Args:
         title: Title above the table.
         headings: Column headings, all different.
         rows: Cells of each row.
         figures: Headings of right-aligned columns.
     """
-    cells = ([str(cell) or "-" for cell in row] for row in rows)
-    print(title, *table([*zip(headings, *cells, strict=True)], figures), "", sep="\n")
+    columns = [*zip(headings, *(map(str, row) for row in rows), strict=True)]
+    encoding = sys.stdout.encoding or "utf-8"
+    for line in (title, *table(columns, figures, empty="-"), ""):
+        print(line.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def _fit(cell: str, width: int, right: bool) -> str:
