@@ -17,6 +17,16 @@
 #include <csignal>
 #endif
 
+#if defined(NT_HOST_GUARD) && defined(__linux__)
+#include <ctime>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef sigev_notify_thread_id  // Some versions of glibc have no name for this field.
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+#endif
+
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -72,25 +82,33 @@ class FlushDenormals {
 
 #ifdef NT_HOST_GUARD
 
-// Signals of a crash end the guarded function, and not the process. All others go to the handler before this one.
+// Crashes and endless loops end the guarded function, and not the process. All other signals go to the handler before
+// this one.
 struct Guard {
-    struct Crash {
+    static constexpr int SECONDS = 5;  // of computation by one call, however busy the machine is
+
+    struct Caught {
         int signal;
         const char *message;
         struct sigaction before;
     };
-    static inline Crash crashes[] = {{SIGSEGV, "the code crashed (SIGSEGV)", {}},
-                                     {SIGBUS, "the code crashed (SIGBUS)", {}},
-                                     {SIGFPE, "the code crashed (SIGFPE)", {}},
-                                     {SIGILL, "the code crashed (SIGILL)", {}},
-                                     {SIGABRT, "the code crashed (SIGABRT)", {}}};
+    static inline Caught caught[] = {
+        {SIGSEGV, "the code crashed (SIGSEGV)", {}},
+        {SIGBUS, "the code crashed (SIGBUS)", {}},
+        {SIGFPE, "the code crashed (SIGFPE)", {}},
+        {SIGILL, "the code crashed (SIGILL)", {}},
+        {SIGABRT, "the code crashed (SIGABRT)", {}},
+        {SIGVTALRM, "the code did not end within 5 s of computation: is there an endless loop?", {}},
+    };
     static inline thread_local sigjmp_buf *back = nullptr;
 
     static void handle(int signal, siginfo_t *info, void *context) {
         int number = 0;
-        while (crashes[number].signal != signal) ++number;
-        if (back) siglongjmp(*back, number + 1);
-        const struct sigaction &before = crashes[number].before;
+        while (caught[number].signal != signal) ++number;
+        const bool is_timer = signal == SIGVTALRM, is_own = !is_timer || info->si_value.sival_ptr == &back;
+        if (is_own && back) siglongjmp(*back, number + 1);
+        if (is_own && is_timer) return;  // It expired while the function returned.
+        const struct sigaction &before = caught[number].before;
         if (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN) {
             sigaction(signal, &before, nullptr);
             raise(signal);
@@ -102,15 +120,41 @@ struct Guard {
         struct sigaction action = {};
         action.sa_sigaction = handle;
         action.sa_flags = SA_SIGINFO | SA_NODEFER;
-        for (Crash &crash : crashes) sigaction(crash.signal, &action, &crash.before);
+        for (Caught &each : caught) sigaction(each.signal, &action, &each.before);
         return true;
     }
 
     explicit Guard(sigjmp_buf *buffer) {
         [[maybe_unused]] static const bool installed = install();
         back = buffer;
+        start_timer();
     }
-    ~Guard() { back = nullptr; }
+    ~Guard() {
+        back = nullptr;
+        stop_timer();
+    }
+
+#ifdef __linux__
+    // System calls, because glibc before 2.34 has their functions in a library of its own.
+    int timer = -1;
+
+    void start_timer() {
+        struct sigevent event = {};
+        event.sigev_notify = SIGEV_THREAD_ID;
+        event.sigev_signo = SIGVTALRM;
+        event.sigev_value.sival_ptr = &back;
+        event.sigev_notify_thread_id = static_cast<pid_t>(syscall(SYS_gettid));
+        if (syscall(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, &event, &timer) != 0) return;
+        const struct itimerspec limit = {{}, {SECONDS, 0}};
+        syscall(SYS_timer_settime, timer, 0, &limit, nullptr);
+    }
+    void stop_timer() const {
+        if (timer >= 0) syscall(SYS_timer_delete, timer);
+    }
+#else  // No timer of a single thread: an endless loop hangs.
+    void start_timer() {}
+    void stop_timer() const {}
+#endif
 };
 
 #endif
@@ -170,7 +214,7 @@ struct Entry<function, reset, Signature<Declared...>, void (*)(Arguments...)> {
 #ifdef NT_HOST_GUARD
         sigjmp_buf buffer;
         const Guard guard(&buffer);
-        if (const int crash = sigsetjmp(buffer, 0)) return Guard::crashes[crash - 1].message;
+        if (const int number = sigsetjmp(buffer, 0)) return Guard::caught[number - 1].message;
 #endif
         try {
             opaque(arguments...);
