@@ -20,8 +20,8 @@ from npu_tensor.kernels.gemm import folded, tiled
 from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads
 from npu_tensor.kernels.gemm.tiling import SUMS, GemmProblem, OwnProduct, ranked
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
+from npu_tensor.kernels.rowwise.row_layout import row_layout
 from npu_tensor.ops.declare import Layout
-from npu_tensor.ops.layouts import joined
 from npu_tensor.task import Refusal, Task
 
 Shape = tuple[int, ...]
@@ -135,14 +135,12 @@ def _without_last(shapes: list[Shape]) -> Shape:
 
 def _claim_map(function: CoreFunction, task: Task, target: Target) -> Offer | Refusal:
     sizes = ObjectSizes((function.tile,) * len(function.operands), function.tile, function.tile)
-    layout = task.inputs[0].layout
-    assert layout is not None
+    layout = task.tensors[0].layout
     return _offer(function, task, target, -(-math.prod(layout.shape) // function.tile), sizes)
 
 
 def _claim_rows(function: CoreFunction, task: Task, target: Target, reduces: bool = False) -> Offer | Refusal:
-    layout = task.inputs[0].layout
-    assert layout is not None
+    layout = task.tensors[0].layout
     width, rows = layout.shape[-1], math.prod(layout.shape[:-1])
     padded = _padded(function, width, reduces)
     sizes = ObjectSizes((padded,) * len(function.operands), 1 if reduces else padded, width)
@@ -161,44 +159,30 @@ def _offer(function: CoreFunction, task: Task, target: Target, objects: int, siz
     columns = min(target.columns, function.columns, -(-objects // cores))
     cores = min(cores, -(-objects // columns))
     plan = CorePlan(sizes, columns, cores, -(-objects // (columns * cores)))
-    planes = output = task.outputs[0].layout
+    read = zip(task.tensors, function.operands, sizes.operands, strict=True)
+    operands = [
+        _host(number, False, tensor.layout, dtype, plan, size) for number, (tensor, (_, dtype), size) in enumerate(read)
+    ]
+    plane = output = task.outputs[0].layout
     if function.results > 1:
-        output = Layout(output.shape[1:], output.strides[1:], output.offset)
-    if sizes.result == 1:  # One element per row is a row of one element.
-        output = Layout((*output.shape, 1), (*output.strides, 1), output.offset)
-    layouts = [source.layout for source in task.inputs]
-    dtypes = [*(dtype for _, dtype in function.operands), function.result]
-    operands = []
-    for number, (layout, dtype) in enumerate(zip([*layouts, output], dtypes, strict=True)):
-        assert layout is not None
-        is_result = number == len(layouts)
-        size = sizes.result if is_result else sizes.operands[number]
-        operand = _operand(0 if is_result else number, is_result, layout, dtype, plan, size)
-        if operand is None:
-            return Refusal(f"{function.name}: the rows are not evenly spaced in memory")
-        if is_result and function.results > 1:
-            shape, strides, offset = operand.layout
-            stacked = Layout((function.results, *shape), (planes.strides[0], *strides), offset)
-            operand = operand._replace(layout=stacked, padded=(function.results, *operand.padded))
-        operands.append(operand)
+        plane = Layout(output.shape[1:], output.strides[1:], output.offset)
+    result = _host(0, True, plane, function.result, plan, sizes.result)
+    if function.results > 1:
+        (shape, strides, offset), padded = result.layout, result.padded
+        stacked = Layout((function.results, *shape), (output.strides[0], *strides), offset)
+        result = result._replace(layout=stacked, padded=(function.results, *padded))
     cycles = function.cycles(function, target.array.arch, sizes)
     if isinstance(cycles, str):
         return Refusal(cycles)
     reason = f"{cores * columns} cores, {plan.rounds} objects of {sizes.data} elements each"
-    return Offer("custom", reason, partial(design, function, target.array, plan, cycles), tuple(operands))
+    return Offer("custom", reason, partial(design, function, target.array, plan, cycles), (*operands, result))
 
 
-def _operand(number: int, is_result: bool, layout: Layout, dtype: str, plan: CorePlan, size: int) -> HostOperand | None:
+def _host(number: int, is_result: bool, layout: Layout, dtype: str, plan: CorePlan, size: int) -> HostOperand:
     """Return the host buffer of a tensor: rows if its objects are padded ones, else all elements in a line."""
-    if size == plan.sizes.data:
-        flat = joined(layout)
-        inner = math.prod(flat.shape[1:])
-        return HostOperand(number, is_result, flat, (-(-plan.padded * size // inner), *flat.shape[1:]), dtype)
-    outer = joined(Layout(layout.shape[:-1], layout.strides[:-1], layout.offset))
-    if len(outer.shape) > 1:
-        return None
-    rows = Layout((outer.shape[0], layout.shape[-1]), (outer.strides[0], layout.strides[-1]), layout.offset)
-    return HostOperand(number, is_result, rows, (plan.padded, size), dtype)
+    if size > plan.sizes.data:
+        return row_layout(layout, 1).host(number, is_result, dtype, plan.padded, size)
+    return row_layout(layout, 0).host(number, is_result, dtype, plan.padded * size, 1)
 
 
 def design(function: CoreFunction, array: Array, plan: CorePlan, cycles: int) -> Design:
@@ -262,8 +246,7 @@ BANDS: Final = 2
 
 
 def _claim_neighbours(function: CoreFunction, task: Task, target: Target) -> Offer | Refusal:
-    layout = task.inputs[0].layout
-    assert layout is not None
+    layout = task.tensors[0].layout
     if math.prod(layout.shape[:-2]) != 1:
         return Refusal(f"{function.name}: {math.prod(layout.shape[:-2])} images, and the pattern takes one")
     (rows, width), output = layout.shape[-2:], task.outputs[0].layout

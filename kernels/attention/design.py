@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from npu_tensor.dataflow.array import STREAM_BYTES_PER_CYCLE, Arch, Tile
+from npu_tensor.dataflow.array import STREAM_BYTES_PER_CYCLE, Arch
 from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH
-from npu_tensor.dataflow.columns import Step, core_tiles, pipeline
+from npu_tensor.dataflow.columns import Step, core_tiles, gather, multicast, pipeline
 from npu_tensor.dataflow.design import (
     AccessPattern,
     Builder,
@@ -262,11 +262,13 @@ def configuration(tiles: AttentionTiles) -> Configuration:
     builder = Builder(f"attention_{tiles.operand}_{tiles.result}", tiles.arch, tiles.columns, 4 + tiles.masked)
     types, functions = buffer_types(tiles), _functions(builder, tiles)
     zeros = bytes(types["state"].nbytes)
-    _, s, t, _, _ = tiles.product(True).blocks
+    r, s, t, _, _ = tiles.product(True).blocks
     keys, features = tiles.keys, tiles.features
+    block, strip = ObjectType("bfloat16", (keys * features,)), ObjectType(tiles.result, (STRIP * features,))
     orders = {
         "k": [(features // s, s), (keys, features), (s, 1)],
         "v": [(keys // s, s * features), (features // t, t), (s, features), (t, 1)],
+        "out": [(STRIP // r, r * features), (r, t), (features // t, r * t), (t, 1)],
     }
 
     def body(k: Any, v: Any, before: Any, after: Any, out: Any, memory: dict[str, Any], words: Any, core: int) -> None:
@@ -315,8 +317,10 @@ def configuration(tiles: AttentionTiles) -> Configuration:
 
     for column in range(tiles.columns):
         cores = core_tiles(column, CORES)
-        streams = [_to_cores(builder, tiles, name, column, order) for name, order in orders.items()]
-        results = _results(builder, tiles, column)
+        streams = [multicast(builder, name, block, cores, sent=orders[name]).cores[0] for name in ("k", "v")]
+        results: list[ObjectFifo | None] = [None] * CORES
+        writers = cores[-1:] if tiles.splits else cores
+        results[-len(writers) :] = gather(builder, "out", strip, writers, sent=orders["out"]).cores
         chain: list[ObjectFifo | None] = [None] * (CORES + 1)
         if tiles.splits:
             pairs = itertools.pairwise(cores)
@@ -336,33 +340,6 @@ def configuration(tiles: AttentionTiles) -> Configuration:
 def _sums_type(tiles: AttentionTiles) -> ObjectType:
     """Return the type of the object with the sums of a core: mixed rows, totals and tops."""
     return ObjectType("float32", (tiles.rows * (tiles.features + 2 * tiles.product(True).blocks.t),))
-
-
-def _to_cores(
-    builder: Builder, tiles: AttentionTiles, name: str, column: int, order: list[tuple[int, int]]
-) -> ObjectFifo:
-    """Add a stream from the host to all cores of a column. The memtile sends blocks in the core's order."""
-    block, memtile = ObjectType("bfloat16", (tiles.keys * tiles.features,)), Tile(column, 1)
-    source = builder.fifo(f"{name}{column}", block, Tile(column, 0), [memtile])
-    result = builder.fifo(f"{name}{column}_0", block, memtile, core_tiles(column, CORES), dims_to_stream=order)
-    builder.forward(source, result)
-    return result
-
-
-def _results(builder: Builder, tiles: AttentionTiles, column: int) -> list[ObjectFifo | None]:
-    """Add the fifos from the cores of a column, or from the last one, through the memtile to the host."""
-    r, _, t, _, _ = tiles.product(True).blocks
-    n, memtile, cores = tiles.features, Tile(column, 1), core_tiles(column, CORES)
-    others: list[None] = [None] * (CORES - 1 if tiles.splits else 0)
-    part, whole = (ObjectType(tiles.result, (count * STRIP * n,)) for count in (1, CORES - len(others)))
-    order = [(STRIP // r, r * n), (r, t), (n // t, r * t), (t, 1)]
-    parts = [builder.fifo(f"out{column}_{core.row}", part, core, [memtile]) for core in cores[len(others) :]]
-    result = builder.fifo(f"out{column}", whole, memtile, [Tile(column, 0)], dims_to_stream=order)
-    if others:
-        builder.forward(parts[0], result)
-    else:
-        builder.join(parts, result)
-    return [*others, *parts]
 
 
 def _functions(builder: Builder, tiles: AttentionTiles) -> dict[str, Any]:
@@ -468,7 +445,7 @@ class _Sequence:
     def _column(self, column: int) -> Iterator[list[Step]]:
         """Yield the groups of transfers of a column."""
         problem, tiles = self.problem, self.problem.tiles
-        k, v, out = (self.builder.configuration.fifo(f"{name}{column}") for name in ("k", "v", "out"))
+        k, v, out = (self.builder.configuration.fifo(f"{name}_{column}") for name in ("k", "v", "out"))
         width = tiles.features
         rows = tiles.least_queries
         # Cores that share the keys have addends of different columns.

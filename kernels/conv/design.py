@@ -15,16 +15,14 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
-from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH, WORD
-from npu_tensor.dataflow.columns import Step, core_tiles, pipeline
+from npu_tensor.dataflow.columns import Step, core_tiles, gather, multicast, pipeline
 from npu_tensor.dataflow.design import (
     AccessPattern,
     Builder,
     Configuration,
     Design,
     KernelFunction,
-    ObjectFifo,
     ObjectType,
     SequenceBuilder,
     Source,
@@ -140,16 +138,20 @@ def configuration(
         (tall, wide), read = tiling.pixels(problem), problem.read
         # Pixels arrive row by row with all channels of an object, and are stored by pieces of channels.
         order = [(tall, wide * PIECE), (wide, PIECE), (read // PIECE, tall * wide * PIECE), (PIECE, 1)]
-        image = _to_cores(builder, f"x{column}", types["read"], types["pixels"], cores, order)
-        kernel = _to_cores(builder, f"w{column}", types["weights"], types["weights"], cores, [])
-        for core, part in zip(cores, _results(builder, problem, tiling, types["result"], cores), strict=True):
+        image = multicast(builder, "x", types["pixels"], cores, types["read"], order)
+        kernel = multicast(builder, "w", types["weights"], cores)
+        # The memtile sends the results of a core row by row.
+        r, _, t, _, _ = problem.product.blocks
+        rows_of_results = [(r, t), (tiling.lane_rows * tiling.width * tiling.outputs // t, r * t), (t, 1)]
+        results = gather(builder, "y", types["result"], cores, sent=rows_of_results)
+        for core, *ends in zip(cores, image.cores, kernel.cores, results.cores, strict=True):
             suffix = f"{column}_{core.row}"
             memory: dict[str, Any] = {"words": builder.parameter(f"words{suffix}", core, types["words"].elements)}
             for each in ("sums", "strip", *rows):
                 memory[each] = builder.core_buffer(f"{each}{suffix}", core, types[each])
             for each in ("zeros", "state", "cursor"):
                 memory[each] = builder.core_buffer(f"{each}{suffix}", core, types[each], bytes(types[each].nbytes))
-            builder.worker(core, body, [image, kernel, part, memory])
+            builder.worker(core, body, [*ends, memory])
     return builder.configuration
 
 
@@ -171,30 +173,6 @@ def _types(problem: ConvProblem, tiling: ConvTiling, epilogue: Epilogue) -> dict
         "words": ObjectType("int32", (epilogue.scalars + WORDS,)),
         **{f"row{i}": ObjectType("float32", (tiling.outputs // t * 16,)) for i in range(problem.row_operands)},
     }
-
-
-def _to_cores(
-    builder: Builder, name: str, read: ObjectType, type: ObjectType, cores: list[Tile], order: list[Pair]
-) -> ObjectFifo:
-    """Add a stream from the host to all cores of a column. The memtile stores objects in an order."""
-    shim, memtile = Tile(cores[0].column, 0), Tile(cores[0].column, 1)
-    source = builder.fifo(name, read, shim, [memtile], dims_from_stream=[order] * bool(order))
-    result = builder.fifo(f"{name}_0", type, memtile, cores)
-    builder.forward(source, result)
-    return result
-
-
-def _results(
-    builder: Builder, problem: ConvProblem, tiling: ConvTiling, type: ObjectType, cores: list[Tile]
-) -> list[ObjectFifo]:
-    """Add the fifos from the cores of a column to the host. The memtile sends the results of a core row by row."""
-    r, _, t, _, _ = problem.product.blocks
-    column, blocks = cores[0].column, tiling.lane_rows * tiling.width * tiling.outputs // t
-    parts = [builder.fifo(f"y{column}_{core.row}", type, core, [Tile(column, 1)]) for core in cores]
-    whole = ObjectType(type.dtype, (CORES * type.elements,))
-    order = [(r, t), (blocks, r * t), (t, 1)]
-    builder.join(parts, builder.fifo(f"y{column}", whole, Tile(column, 1), [Tile(column, 0)], dims_to_stream=order))
-    return parts
 
 
 def _functions(
@@ -302,7 +280,7 @@ class _Sequence:
 
     def _column(self, column: int) -> Iterator[list[Step]]:
         """Yield the transfers of a column, box by box."""
-        x, w, y = (self.builder.configuration.fifo(f"{name}{column}") for name in "xwy")
+        x, w, y = (self.builder.configuration.fifo(f"{name}_{column}") for name in "xwy")
         group_columns, box_columns = self.shares
         first, own = divmod(column, box_columns)
         objects, words = self.chunks * self.object.elements, self.object.nbytes // WORD

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from npu_tensor.dataflow.array import STREAM_BYTES_PER_CYCLE, Arch, Tile
 from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH
-from npu_tensor.dataflow.columns import ColumnStream, Step, core_tiles, gather, issue, pipeline, scatter
+from npu_tensor.dataflow.columns import ColumnStream, Step, core_tiles, gather, issue, multicast, pipeline, scatter
 from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES
 from npu_tensor.dataflow.design import (
     AccessPattern,
@@ -151,18 +151,14 @@ class _ConfigurationBuilder:
 
         Operands that share it alternate in the core's objects, tile by tile.
         """
-        form, parts, column = self.form, len(self.form.channels[number]), cores[0].column
+        form, parts = self.form, len(self.form.channels[number])
         if parts == 1:
             return scatter(self.builder, f"in{number}", tile, cores)
         # The host sends a block of tiles of each operand; the memtile writes them so that the operands alternate.
         run = math.gcd(form.tile, RUN)
         dims = [(parts, form.tile), (form.block, parts * form.tile), (form.tile // run, run), (run, 1)]
         block = ObjectType(tile.dtype, (form.block * tile.elements,))
-        memtile, name = Tile(column, 1), f"in{number}_{column}"
-        host = self.builder.fifo(name, block, Tile(column, 0), [memtile], dims_from_stream=[dims])
-        core = self.builder.fifo(f"{name}_{cores[0].row}", tile, memtile, cores)
-        self.builder.forward(host, core)
-        return ColumnStream(host, (core,))
+        return multicast(self.builder, f"in{number}", tile, cores, block, dims)
 
     def _worker(self, tile: Tile, streams: Sequence[ObjectFifo]) -> None:
         """Add the core that computes every `cores`-th tile of its column's share."""

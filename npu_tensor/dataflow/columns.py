@@ -26,6 +26,8 @@ from npu_tensor.dataflow.design import (
     SequenceBuilder,
 )
 
+Dims = Sequence[tuple[int, int]]
+
 
 class ColumnStream(NamedTuple):
     """Stream between the host and cores of one column: the fifo at the shim, and the fifo of each core."""
@@ -71,16 +73,52 @@ def scatter(builder: Builder, name: str, type: ObjectType, cores: Sequence[Tile]
     return ColumnStream(parent, parts)
 
 
-def gather(builder: Builder, name: str, type: ObjectType, cores: Sequence[Tile], depth: int = 2) -> ColumnStream:
-    """Add a stream from `cores` to the host, the reverse of `scatter`."""
+def multicast(
+    builder: Builder,
+    name: str,
+    type: ObjectType,
+    cores: Sequence[Tile],
+    host: ObjectType | None = None,
+    stored: Dims = (),
+    sent: Dims = (),
+) -> ColumnStream:
+    """Add a stream from the host through the memtile to `cores`, which all receive the same objects of `type`.
+
+    Args:
+        builder: Configuration to extend.
+        name: Name of the stream.
+        type: Objects at the cores.
+        cores: Cores of a column.
+        host: Objects at the host; by default those at the cores.
+        stored: Order in which the memtile stores the objects.
+        sent: Order in which it sends them.
+    """
     column = cores[0].column
     shim, memtile, name = Tile(column, 0), Tile(column, 1), f"{name}_{column}"
-    if len(cores) == 1:
+    parent = builder.fifo(name, host or type, shim, [memtile], dims_from_stream=[stored] if stored else [])
+    fifo = builder.fifo(f"{name}_{cores[0].row}", type, memtile, cores, dims_to_stream=sent)
+    builder.forward(parent, fifo)
+    return ColumnStream(parent, (fifo,) * len(cores))
+
+
+def gather(
+    builder: Builder, name: str, type: ObjectType, cores: Sequence[Tile], depth: int = 2, sent: Dims = ()
+) -> ColumnStream:
+    """Add a stream from `cores` to the host, the reverse of `scatter`.
+
+    sent: order in which the memtile sends the joined objects.
+    """
+    column = cores[0].column
+    shim, memtile, name = Tile(column, 0), Tile(column, 1), f"{name}_{column}"
+    if len(cores) == 1 and not sent:
         fifo = builder.fifo(name, type, cores[0], [shim], depth)
         return ColumnStream(fifo, (fifo,))
-    parent = builder.fifo(name, _joined(type, len(cores)), memtile, [shim])
+    parent = builder.fifo(name, _joined(type, len(cores)), memtile, [shim], dims_to_stream=sent)
     parts = tuple(builder.fifo(f"{name}_{core.row}", type, core, [memtile], depth) for core in cores)
-    builder.join(parts, parent)
+    if len(parts) == 1:
+        builder.forward(parts[0], parent)
+    else:
+        builder.join(parts, parent)
     return ColumnStream(parent, parts)
 
 

@@ -286,6 +286,16 @@ def test_each_pattern_computes_in_a_graph(name: str) -> None:
         np.testing.assert_allclose(computed, kernel(*operands).float().numpy(), rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.parametrize("pattern", ["map", "rows"])
+def test_rows_need_not_be_evenly_spaced(pattern: str) -> None:
+    kernel = made(SCALE, scale, pattern=pattern)
+    x = nt.arange(2 * 7 * 34).to(nt.int32).reshape(7, 2, 34).realize().transpose(0, 1)[..., ::2]
+    with nt.default_device("sim:npu2"):
+        y = kernel(x)
+        assert nt.explain(y)[-1].device == "sim:npu2"
+        np.testing.assert_array_equal(y.numpy(), 3 * x.numpy())
+
+
 def test_a_contract_of_a_module_named_like_one_of_ops(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "__module__", "conv")
     kernel = made(SCALE, scale)
