@@ -16,7 +16,6 @@ The decorated function is the contract: it computes on NumPy arrays what the C++
 from __future__ import annotations
 
 import inspect
-import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,6 +42,7 @@ from npu_tensor.ops.declare import Op, Operand, Resolution
 from npu_tensor.ops.rules import require_tensor
 from npu_tensor.runtime.build.iron_program import program
 from npu_tensor.runtime.devices.device_uri import parse_uri
+from npu_tensor.runtime.npu.packing import pack, unpack
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
 from npu_tensor.runtime.sim import timeline
 from npu_tensor.runtime.sim.host_compiler import compile_source, functions_by_source
@@ -436,15 +436,12 @@ def _refuse(problems: str) -> Array:
 def _simulated(design: Design, hosts: Sequence[HostOperand], operands: Sequence[Array], shape: Shape) -> Array:
     """Run a design on a simulated array and return its result. All tensors are contiguous."""
     buffers = [DeviceBuffer(buffer.type.nbytes) for buffer in design.host_buffers]
-    places = []
-    for host, buffer in zip(hosts, buffers, strict=True):
-        values = buffer.device.view(as_dtype(host.dtype).numpy)
-        whole = values[: math.prod(host.padded)].reshape(host.padded)
-        places.append(whole[tuple(map(slice, host.layout.shape))])
-    for place, operand in zip(places, operands, strict=False):
-        place[...] = operand.reshape(place.shape)
+    for host, operand, buffer in zip(hosts, operands, buffers, strict=False):
+        pack(host, operand.reshape(-1), buffer.device)
     SimulatedArray(design.array).load(design).run([buffer.device for buffer in buffers])
-    return places[-1].reshape(shape)
+    result = np.empty(shape, as_dtype(hosts[-1].dtype).numpy)
+    unpack(hosts[-1], buffers[-1].device, result.reshape(-1))
+    return result
 
 
 def _pull_back(gradient: Callable[..., Sequence[Tensor]], of: Any, number: int) -> Tensor:

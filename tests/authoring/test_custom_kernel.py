@@ -21,6 +21,7 @@ from npu_tensor.authoring.apart import Failure, run_apart
 from npu_tensor.authoring.custom_kernel import CustomKernel, _refuse
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.dataflow.design import AccessPattern, Acquire, Design, FunctionCall, Release, Statement, Transfer
+from npu_tensor.examples import npu_kernels
 from npu_tensor.kernels.dataflow_patterns import PATTERNS, CoreFunction, Pattern
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.runtime.sim import host_compiler
@@ -48,22 +49,6 @@ void k(const int32 *__restrict a, int32 *__restrict out, int32 n) {
 """
 
 KERNELS: dict[str, tuple[str, Callable[..., Array], dict[str, Any]]] = {
-    "scale": (SCALE, scale, {"tolerance": 0}),
-    "add": (
-        """
-void k(const bfloat16 *__restrict a, const bfloat16 *__restrict b, bfloat16 *__restrict out, int32 n) {
-    for (int i = 0; i < n; i += 32)
-        aie::store_v(out + i, aie::add(aie::load_v<32>(a + i), aie::load_v<32>(b + i)));
-}
-""",
-        lambda a, b: a + b,
-        {"tile": 512},
-    ),
-    "passthrough": (
-        "void k(const uint8 *a, uint8 *out, int32 n) { for (int i = 0; i < n; ++i) out[i] = a[i]; }",
-        lambda a: a.copy(),
-        {"tolerance": 0},
-    ),
     "relu": (
         """
 void k(const bfloat16 *a, bfloat16 *out, int32 n) {
@@ -74,92 +59,9 @@ void k(const bfloat16 *a, bfloat16 *out, int32 n) {
         lambda a: np.maximum(a, 0),
         {},
     ),
-    "gelu": (
-        """
-void k(const float *a, float *out, int32 n) {
-    for (int i = 0; i < n; i += 16) {
-        const auto x = aie::load_v<16>(a + i);
-        const auto inner = nt::mul(x, nt::add(nt::constant<16>(0.7978845608f),
-                                              nt::mul(nt::mul(x, x), nt::constant<16>(0.0356774081f))));
-        const auto half = nt::mul(x, nt::constant<16>(0.5f));
-        aie::store_v(out + i, nt::add(half, nt::mul(half, nt::tanh(inner))));
-    }
-}
-""",
-        lambda a: 0.5 * a * (1 + np.tanh(0.7978845608 * (a + 0.044715 * a**3))),
-        {"tolerance": 1e-5},
-    ),
-    "layer_norm": (
-        """
-void k(const float *a, float *out, int32 n) {
-    float mean = 0, square = 0;
-    for (int i = 0; i < n; ++i) mean += a[i];
-    mean /= n;
-    for (int i = 0; i < n; ++i) square += (a[i] - mean) * (a[i] - mean);
-    const float factor = nt::rsqrt<nt::full>(nt::constant<16>(square / n + 1e-5f)).get(0);
-    for (int i = 0; i < n; ++i) out[i] = (a[i] - mean) * factor;
-}
-""",
-        lambda a: (a - a.mean(-1, keepdims=True)) / np.sqrt(a.var(-1, keepdims=True) + 1e-5),
-        {"pattern": "rows", "tolerance": 1e-4},
-    ),
-    "total": (
-        """
-void k(const int16 *a, int32 *out, int32 n) {
-    out[0] = 0;
-    for (int i = 0; i < n; ++i) out[0] += a[i];
-}
-""",
-        lambda a: a.sum(-1, dtype=np.int32),
-        {"pattern": "reduce", "tolerance": 0},
-    ),
-    "dot": (
-        """
-void k(const bfloat16 *a, const bfloat16 *b, float *out, int32 n) {
-    auto sum = aie::zeros<accfloat, 16>();
-    for (int i = 0; i < n; i += 16) sum = aie::mac(sum, aie::load_v<16>(a + i), aie::load_v<16>(b + i));
-    out[0] = aie::reduce_add(sum.template to_vector<float>());
-}
-""",
-        lambda a, b: (a * b).sum(-1),
-        {"pattern": "reduce", "tolerance": 1e-4},
-    ),
 }
 
 
-KERNELS["blur"] = (
-    """
-void k(const float *above, const float *row, const float *below, float *out, int32 n) {
-    for (int i = 0; i < n; ++i) {
-        const int left = i ? i - 1 : 0, right = i + 1 < n ? i + 1 : i;
-        out[i] = (above[i] + below[i] + row[left] + row[right] + 4 * row[i]) / 8;
-    }
-}
-""",
-    lambda image: blurred(np.pad(image, 1, "edge")),
-    {"pattern": "neighbours", "tolerance": 1e-5},
-)
-
-
-KERNELS["gemm"] = (
-    """
-void k(const bfloat16 *__restrict a, const bfloat16 *__restrict b, float *__restrict c) {
-    using Block = aie::mmul<tile::r, tile::s, tile::t, bfloat16, bfloat16>;
-    constexpr unsigned down = tile::m / tile::r, across = tile::n / tile::t;
-    for (unsigned i = 0; i < down; ++i)
-        for (unsigned j = 0; j < across; ++j) {
-            float *sums = c + (i * across + j) * Block::size_C;
-            Block block(aie::load_v<Block::size_C>(sums));
-            for (unsigned l = 0; l < tile::k / tile::s; ++l)
-                block.mac(aie::load_v<Block::size_A>(a + (l * down + i) * Block::size_A),
-                          aie::load_v<Block::size_B>(b + (l * across + j) * Block::size_B));
-            aie::store_v(sums, block.to_vector<float>());
-        }
-}
-""",
-    lambda a, b: a @ b,
-    {"pattern": "gemm", "tolerance": 1e-4},
-)
 KERNELS["gemm of int8"] = (
     """
 void k(const int8 *a, const int8 *b, int32 *c) {
@@ -175,12 +77,6 @@ void k(const int8 *a, const int8 *b, int32 *c) {
     lambda a, b: a.astype(np.int32) @ b.astype(np.int32),
     {"pattern": "gemm", "tolerance": 0},
 )
-
-
-def blurred(padded: Array) -> Array:
-    """The mean of a pixel and its four neighbours, in which the pixel counts four times."""
-    inside = padded[1:-1, 1:-1]
-    return (padded[:-2, 1:-1] + padded[2:, 1:-1] + padded[1:-1, :-2] + padded[1:-1, 2:] + 4 * inside) / 8
 
 
 KERNELS["sum and difference"] = (
@@ -208,46 +104,20 @@ void k(const int32 *a, int32 *most, int32 *place, int32 n) {
     lambda a: (a.max(-1), a.argmax(-1)),
     {"pattern": "reduce", "tolerance": 0},
 )
-KERNELS["softmax"] = (
-    """
-void k(const float *__restrict a, float *__restrict out, int32 n) {
-    float most = a[0], sum = 0;
-    for (int i = 1; i < n; ++i) most = a[i] > most ? a[i] : most;
-    for (int i = 0; i < n; i += 16)
-        aie::store_v(out + i, nt::exp(nt::sub(aie::load_v<16>(a + i), aie::broadcast<float, 16>(most))));
-    for (int i = 0; i < n; ++i) sum += out[i];
-    const auto factor = nt::reciprocal(aie::broadcast<float, 16>(sum));
-    for (int i = 0; i < n; i += 16) aie::store_v(out + i, nt::mul(aie::load_v<16>(out + i), factor));
-}
-""",
-    lambda a: np.exp(a - a.max(-1, keepdims=True)) / np.exp(a - a.max(-1, keepdims=True)).sum(-1, keepdims=True),
-    {"pattern": "rows", "tolerance": 1e-6},
-)
-KERNELS["filter"] = (
-    """
-constexpr int32 taps[4] = {1, 3, 3, 1};
-void k(const int16 *a, int32 *out, int32 n) {
-    for (int i = 0; i < n; ++i) {
-        out[i] = 0;
-        for (int tap = 0; tap < 4 && tap <= i; ++tap) out[i] += taps[tap] * a[i - tap];
-    }
-}
-""",
-    lambda a: sum(
-        factor * np.pad(a.astype(np.int32), [(0, 0)] * (a.ndim - 1) + [(lag, 0)])[..., : a.shape[-1]]
-        for lag, factor in enumerate((1, 3, 3, 1))
-    ),
-    {"pattern": "rows", "tolerance": 0},
-)
-FAST = ("blur", "scale", "dot", "layer_norm", "gemm")
+EXAMPLES = {kernel.name: kernel for kernel in npu_kernels.KERNELS}
+FAST = ("blur", "scale", "dot", "layer_norm", "product")
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in KERNELS]
+    "name",
+    [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in (*EXAMPLES, *KERNELS)],
 )
 def test_kernels_hold_their_contracts_on_both_arrays(name: str) -> None:
-    source, contract, options = KERNELS[name]
-    kernel = made(source, contract, **options)
+    if name in KERNELS:
+        source, contract, options = KERNELS[name]
+        kernel = made(source, contract, **options)
+    else:
+        kernel = EXAMPLES[name]
     trials = kernel.test(seconds=120)
     assert len(trials) == 8
     assert trials, repr(trials)
@@ -268,16 +138,15 @@ def test_a_kernel_is_an_op() -> None:
         np.testing.assert_array_equal(nt.jit(kernel)(x).numpy(), 3 * x.numpy())
 
 
-@pytest.mark.parametrize("name", ["scale", "dot", "layer_norm", "blur", "gemm"])
+@pytest.mark.parametrize("name", ["scale", "dot", "layer_norm", "blur", "product"])
 def test_each_pattern_computes_in_a_graph(name: str) -> None:
-    source, contract, options = KERNELS[name]
-    kernel = made(source, contract, **options)
+    kernel = EXAMPLES[name]
     values = np.random.default_rng(1).integers(-9, 9, (48, 40))
     dtypes = [dtype for _, dtype in kernel.function.operands]
     for strided in (False, True):
         operands = [nt.from_numpy(values.copy()).to(dtype).realize() for dtype in dtypes]
         operands = [each[1:41].T if strided else each for each in operands]
-        if name == "gemm":
+        if name == "product":
             operands[1] = operands[1].T
         with nt.default_device("sim:npu2"):
             result = kernel(*operands)
@@ -345,21 +214,19 @@ void k(const int32 *a, int32 *out, int32 n) {
 
 
 def test_gradients() -> None:
-    source, contract, options = KERNELS["gelu"]
-    kernel = made(source, contract, **options, gradient=lambda gradient, a: (2 * gradient,))
+    scalar = "void k(const float *a, float *out, int32 n) { for (int i = 0; i < n; ++i) out[i] = a[i]; }"
     x = nt.ones(3, requires_grad=True)
-    kernel(x).sum().backward()
+    made(scalar, lambda a: a, gradient=lambda gradient, a: (2 * gradient,))(x).sum().backward()
     assert x.grad.tolist() == [2, 2, 2]
-    single = made(source, contract, **options, gradient=lambda gradient, a: gradient)
     with pytest.raises(nt.ArgumentError, match="k: `gradient` must return a tuple of 1 tensors"):
-        single(x).sum().backward()
+        made(scalar, lambda a: a, gradient=lambda gradient, a: gradient)(x).sum().backward()
     with pytest.raises(nt.GradientError, match="k has no derivative"):
-        made(source, contract, **options)(x).sum().backward()
+        made(scalar, lambda a: a)(x).sum().backward()
 
 
 def test_operands_are_checked() -> None:
-    kernel = made(*KERNELS["add"][:2])
-    with pytest.raises(nt.DTypeError, match=r"k\(.*takes bfloat16 as a, not float32"):
+    kernel = EXAMPLES["add"]
+    with pytest.raises(nt.DTypeError, match=r"add\(.*takes bfloat16 as a, not float32"):
         kernel(nt.ones(3), nt.ones(3))
     with pytest.raises(nt.ShapeError, match="equal shapes"):
         kernel(nt.ones(3).bfloat16(), nt.ones(4).bfloat16())
@@ -434,7 +301,7 @@ def test_a_pattern_of_your_own() -> None:
 
 
 def test_products_check_their_operands() -> None:
-    kernel = made(*KERNELS["gemm"][:2], pattern="gemm")
+    kernel = EXAMPLES["product"]
     with pytest.raises(nt.ShapeError, match=r"takes matrices \(..., M, K\) and \(..., K, N\), not \[2, 3\], \[2, 3\]"):
         kernel(nt.ones(2, 3).bfloat16(), nt.ones(2, 3).bfloat16())
     rounded = made("void k(const int8 *a, const int8 *b, int8 *c) {}", lambda a, b: a @ b, pattern="gemm")

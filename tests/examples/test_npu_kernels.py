@@ -1,0 +1,23 @@
+"""The kernels of examples/npu_kernels.py have as many lines as the documentation says."""
+
+import ast
+import re
+
+from paths import EXAMPLES, ROOT
+
+
+def lines(kernel: ast.FunctionDef) -> tuple[int, int]:
+    """Return the lines of a kernel in C++ and in Python, which has no comments and no docstring here."""
+    (decorator,) = kernel.decorator_list
+    assert isinstance(decorator, ast.Call)
+    source = ast.literal_eval(decorator.args[0])
+    assert kernel.end_lineno is not None
+    return source.count("\n") - 1, kernel.end_lineno - decorator.lineno + 1 - (source.count("\n") - 1)
+
+
+def test_documented_lines() -> None:
+    tree = ast.parse((EXAMPLES / "npu_kernels.py").read_text("utf-8"))
+    counted = {node.name: lines(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
+    table = (ROOT / "docs" / "write_a_kernel.md").read_text("utf-8").split("## Lines beside the originals")[1]
+    rows = re.findall(r"^\| `(\w+)` \|[^|]*\| (\d+) \| (\d+) \|", table, re.MULTILINE)
+    assert {name: (int(cxx), int(python)) for name, cxx, python in rows} == counted
