@@ -123,9 +123,9 @@ class _Step:
     def attention(self) -> nt.Tensor:
         """Return the attention of one token over the cache."""
         s = self.shape
-        queries = _zeros(s.cached_heads, s.heads // s.cached_heads, s.features)
+        queries = _zeros(s.heads, 1, s.features)
         keys, values = (_zeros(s.cached_heads, self.context, s.features) for _ in range(2))
-        result: nt.Tensor = (queries @ keys.transpose(1, 2) * s.features**-0.5).softmax(-1) @ values
+        result: nt.Tensor = nt.scaled_dot_product_attention(queries, keys, values, enable_gqa=True)
         return result
 
     def after_attention(self) -> nt.Tensor:
@@ -217,7 +217,9 @@ def decode(name: str, shape: DecoderShape, generation: str, context: int) -> Ite
         }
 
     before, after = _kernels(device, *step.before_attention()), _kernels(device, step.after_attention())
-    attention, logits = _kernels(device, step.attention()), _kernels(device, step.logits())
+    with nt.default_device(device.uri):
+        attention = _kernels(device, step.attention())
+    logits = _kernels(device, step.logits())
     by_processor = layers * predicted_on_cpu(step.attention())
     yield row("two launches per layer", [*[before, after] * layers, logits], by_processor)
     yield row("one launch per token", [[*(before + attention + after) * layers, *logits]], 0.0)

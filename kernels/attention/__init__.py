@@ -70,7 +70,8 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     if problem.transfers > MOST_TRANSFERS:
         return Refusal(f"attention: {problem.transfers} transfers in one run; {MOST_TRANSFERS} are the most")
     per_key = [Layout((*x.shape[:2], 1, *x.shape[2:]), (*x.strides[:2], 0, *x.strides[2:]), x.offset) for x in (k, v)]
-    rows, keys = tiles.least_queries, tiles.round_keys
+    rows, written_rows = (1 if problem.repeats(rows) else rows for rows in (tiles.least_queries, tiles.round_rows))
+    keys = tiles.round_keys
     reads = [
         _read(number, task.inputs[number], layout, least)
         for number, (layout, least) in enumerate(zip((q, *per_key), (rows, keys, keys), strict=True))
@@ -78,7 +79,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     if mask:
         reads.append(_mask(mask, problem))
     operands, (query_heads, key_heads, value_heads, *addends) = zip(*reads, strict=True)
-    written, places = _written(result, tiles.round_rows, tiles.result)
+    written, places = _written(result, written_rows, tiles.result)
     located = AttentionOperands(query_heads, key_heads, value_heads, addends[0] if mask else None, places)
     # The longest strides lead from core to core and from block to block.
     farthest = max(each.row * 4 for each in located if each) * max(tiles.rows, keys)

@@ -162,6 +162,23 @@ class AttentionProblem(NamedTuple):
         )
         return sum(ends) / (self.rounds * self.blocks)
 
+    def repeats(self, rows: int) -> bool:
+        """Return True if transfers of `rows` rows repeat fewer queries, so that no operand is padded.
+
+        Equal results are written to one place. With masks, rows of a tile attend to different keys.
+        """
+        return self.queries < rows and not (self.is_causal or self.tiles.masked)
+
+    def repeated(self, rows: int) -> tuple[tuple[int, int, int], int]:
+        """Return the sizes of three loops over the queries that give `rows` rows, and the distance of the second.
+
+        `rows` is a power of two, so the first half of the queries alternates with the last, which may overlap it.
+        """
+        if self.queries == 1:
+            return (rows, 1, 1), 0
+        half = 1 << (self.queries - 1).bit_length() - 1
+        return (rows // (2 * half), 2, half), self.queries - half
+
     def block_start(self, block: int) -> int:
         """Return the first key of a block. The last one begins earlier if there are not enough keys."""
         return min(block * self.tiles.round_keys, max(self.keys - self.tiles.round_keys, 0))
@@ -453,7 +470,8 @@ class _Sequence:
         # An object that nothing reads comes first: then the words are there.
         group = [self._step(v, "value", 0, 0, (1, 1, tiles.keys, width))]
         for unit, start in itertools.product(problem.units(column), problem.starts(column)):
-            group.append(self._step(k, "query", unit, start, (1, 1, rows, width)))
+            sizes, apart = problem.repeated(rows) if problem.repeats(rows) else ((1, 1, rows), 0)
+            group.append(self._step(k, "query", unit, start, (*sizes, width), (0, apart)))
             for block, count in problem.runs:
                 row, size = problem.block_start(block), (1, count, tiles.round_keys, width)
                 if tiles.masked:
@@ -463,8 +481,12 @@ class _Sequence:
                 if tiles.masked and block + 1 < problem.blocks:
                     yield group
                     group = []
-            size = (tiles.rows // STRIP, 1 if tiles.splits else CORES, STRIP, width)
-            group.append(self._step(out, "result", unit, start, size, (STRIP, tiles.rows), wait=True))
+            if problem.repeats(tiles.round_rows):
+                sizes, apart = problem.repeated(tiles.round_rows)
+                group.append(self._step(out, "result", unit, start, (*sizes, width), (0, apart), wait=True))
+            else:
+                size = (tiles.rows // STRIP, 1 if tiles.splits else CORES, STRIP, width)
+                group.append(self._step(out, "result", unit, start, size, (STRIP, tiles.rows), wait=True))
             yield group
             group = []
 

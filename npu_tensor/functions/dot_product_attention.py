@@ -125,7 +125,7 @@ def is_fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, ena
     if query.ndim > 4 or not query.ndim == key.ndim == value.ndim:
         return False
     devices = accelerators(current())
-    if devices and not _suits_array(query, key, value, devices):
+    if devices and not _suits_array(query, key, value, devices, mask is not None):
         return False
     heads, groups = (math.prod(each.shape[-3:-2]) for each in (query, key))
     if key.shape[:-1] != value.shape[:-1] or key.shape[-1] != query.shape[-1] or query.shape[:-3] != key.shape[:-3]:
@@ -148,16 +148,16 @@ def is_fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, ena
     )
 
 
-def _suits_array(query: Tensor, key: Tensor, value: Tensor, devices: tuple[Accelerator, ...]) -> bool:
+def _suits_array(query: Tensor, key: Tensor, value: Tensor, devices: tuple[Accelerator, ...], is_masked: bool) -> bool:
     """Return True if an NPU has a kernel for the operands; its products are faster than the CPU's attention.
 
     The host pads operands with fewer rows than the cores of a column compute at once, which ends a launch. Products of
-    so few rows stay in one launch with their neighbours.
+    so few rows stay in one launch with their neighbours. One query without a mask needs no padding: the DMA repeats it.
     """
     rounds = any(device_option(parse_uri(device.uri), "float32") == "bfloat16" for device in devices)
-    dtypes = (bfloat16, float16, float32) if rounds else (bfloat16,)
-    features = query.shape[-1]
-    if features not in FEATURES or query.shape[-2] < CORES * STRIP:
+    features, is_few = query.shape[-1], query.shape[-2] < CORES * STRIP
+    dtypes = (bfloat16, float16, float32) if rounds and not is_few else (bfloat16,)
+    if features not in FEATURES or (is_few and (query.shape[-2] != 1 or is_masked)):
         return False
     return value.shape[-1] == features and all(x.dtype in dtypes for x in (query, key, value))
 

@@ -16,7 +16,8 @@ from kernel_tasks import TARGETS, accepted, data_task, layout_of, simulate, targ
 
 import npu_tensor as nt
 from npu_tensor.kernels import attention
-from npu_tensor.kernels.offer import Target
+from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.runtime.npu.packing import form_of
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.task import Refusal, Task
 
@@ -31,6 +32,9 @@ CASES: dict[str, tuple[Shape, bool, bool]] = {
     "causal, the last block begins earlier": ((1, 4, 2, 300, 150, 64), True, False),
     "more queries than keys, causal": ((1, 2, 2, 290, 40, 64), True, False),
     "one query for a group of heads": ((1, 8, 2, 1, 200, 64), False, False),
+    "one query per head, in place": ((2, 2, 2, 1, 300, 64), False, False),
+    "three heads share keys": ((1, 9, 3, 1, 140, 64), False, False),
+    "16 heads share keys, fewer keys than a block": ((1, 16, 1, 1, 20, 128), False, False),
     "more heads than columns": ((3, 6, 3, 70, 33, 64), False, False),
     "mask": ((1, 2, 1, 40, 70, 64), False, True),
     "few queries, cores with keys of their own": ((2, 6, 3, 3, 531, 64), False, False),
@@ -115,6 +119,15 @@ def test_against_float64(case: str, where: Target) -> None:
     shape, is_causal, masked = CASES[case]
     operands = _operands(shape, masked)
     assert _error(_result(operands, where, is_causal), _expected(operands, is_causal)) <= 8e-6
+
+
+@arrays
+def test_one_query_needs_no_copy_by_the_host(where: Target) -> None:
+    """Heads that share keys are repeated until they fill a tile."""
+    for heads in (8, 6):
+        offer = attention.claim(_task(_operands((1, heads, 2, 1, 256, 64))), where)
+        assert isinstance(offer, Offer)
+        assert [form_of(operand, nt.bfloat16) for operand in offer.operands] == [None] * 4
 
 
 @arrays
