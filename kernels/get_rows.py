@@ -160,15 +160,11 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
 
 def _operands(task: Task) -> tuple[HostOperand, HostOperand, HostOperand] | str:
     """Return table, indices and result as (rows, elements), (n,) and (n, elements), or the reason for refusing."""
-    assert task.call is not None
-    table, where = task.inputs
-    dtype, layout, indices = table.dtype, table.layout, where.layout
-    assert layout is not None
-    assert indices is not None
-    assert dtype is not None
+    table, indices = task.tensors
+    dtype, layout = table.dtype, table.layout
     if dtype.is_quantized:
         return f"rows of {dtype.name} are not read"
-    dim = task.call.attributes["dim"]
+    dim = task.attributes["dim"]
     if math.prod(layout.shape[:dim]) != 1:
         return f"indices along dimension {dim}, not the first"
     extent = layout.shape[dim]
@@ -177,7 +173,7 @@ def _operands(task: Task) -> tuple[HostOperand, HostOperand, HostOperand] | str:
     row = joined(Layout(layout.shape[dim + 1 :], layout.strides[dim + 1 :]))
     if row.strides != (1,):
         return "the elements of a row are not neighbours in memory"
-    picks = joined(indices)
+    picks = joined(indices.layout)
     if len(picks.shape) > 1:
         return "the indices are not evenly spaced in memory"
     (elements,), (number,) = row.shape, picks.shape
@@ -185,7 +181,7 @@ def _operands(task: Task) -> tuple[HostOperand, HostOperand, HostOperand] | str:
     padded = -(-elements // per_word) * per_word
     rows = Layout((extent, elements), (layout.strides[dim], 1), layout.offset)
     result = Layout((number, elements), (elements, 1), task.outputs[0].layout.offset)
-    bounds = (task.call.attributes["name"], extent)
+    bounds = (task.attributes["name"], extent)
     return (
         HostOperand(0, False, rows, (extent, padded), dtype.name),
         HostOperand(1, False, picks, picks.shape, "int32", -1, bounds),

@@ -120,19 +120,16 @@ class Angles(NamedTuple):
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
     """Return an offer for `rotate` on bfloat16, and on float16 and float32 if they may be rounded to bfloat16."""
-    x, positions, *factors = task.inputs
+    x, positions, *factors = task.tensors
     if x.dtype not in (bfloat16, float16, float32):
         return Refusal(f"rope: no kernel for {x.dtype}")
     allowed = {float32: ("bfloat16",), float16: ("bfloat16", "emulate")}
     if x.dtype in allowed and target.float32 not in allowed[x.dtype]:
         return Refusal(f"rope: rounds {x.dtype} to bfloat16, the policy for float32 is {target.float32}")
-    assert x.layout is not None
-    assert positions.layout is not None
-    assert task.call is not None
     *lead, tokens, heads, features = x.layout.shape
     if features > LONGEST_ROW:
         return Refusal(f"rope: rows of {features} features, more than {LONGEST_ROW}")
-    angles = _angles(task.call.attributes, bool(factors))
+    angles = _angles(task.attributes, bool(factors))
     if angles is None:
         return Refusal("rope: the parameters do not give finite angles")
     cores = target.array.core_rows * target.columns
@@ -154,7 +151,6 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         HostOperand(1, False, places, padded_shape(places.shape, reach), "int32"),
     ]
     if factors:
-        assert factors[0].layout is not None
         _, steps, offset = factors[0].layout
         used = Layout((len(angles.turns),), steps, offset)
         operands.append(HostOperand(2, False, used, (_place_words(plan, angles),), "float32", 1))

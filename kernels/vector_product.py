@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program, ProgramBuilder
-from npu_tensor.task import Input, Task
+from npu_tensor.task import Task, TensorInput
 
 
 def is_vector_product(task: Task) -> bool:
@@ -15,9 +15,7 @@ def is_vector_product(task: Task) -> bool:
 def as_sum_over_rows(task: Task) -> Task:
     """Return a product of (..., M, K) and (..., K, N) as a row task over (..., M, N, K)."""
     shape = (*task.shape, task.depth)
-    (left,), (right,), others = task.split(task.inputs)
-    assert left.layout is not None
-    assert right.layout is not None
+    left, right = task.tensors[:2]
     *batch_a, row, inner_a = left.layout.strides
     *batch_b, inner_b, column = right.layout.strides
 
@@ -27,7 +25,10 @@ def as_sum_over_rows(task: Task) -> Task:
     inputs = (
         left._replace(layout=Layout(shape, (*batch_a, row, 0, inner_a), left.layout.offset)),
         right._replace(layout=Layout(shape, (*batch_b, 0, column, inner_b), right.layout.offset)),
-        *(source if source.layout is None else source._replace(layout=per_row(source.layout)) for source in others),
+        *(
+            source if source.layout is None else source._replace(layout=per_row(source.layout))
+            for source in task.inputs[2:]
+        ),
     )
     return task._replace(
         kind="row",
@@ -40,11 +41,9 @@ def as_sum_over_rows(task: Task) -> Task:
     )
 
 
-def _with_sum(task: Task, left: Input, right: Input) -> Program:
+def _with_sum(task: Task, left: TensorInput, right: TensorInput) -> Program:
     """Return the epilogue with the sum of products in place of its slot 0, and its other slots after A and B."""
     assert task.call is not None
-    assert left.dtype is not None
-    assert right.dtype is not None
     register = str(task.call.registers[0])
     builder = ProgramBuilder()
     a = builder.load(0, left.dtype.register).astype(register)

@@ -26,7 +26,7 @@ from npu_tensor.kernels.gemm.design import Matrices
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
-from npu_tensor.task import Input, Refusal, Task
+from npu_tensor.task import Refusal, Task, TensorInput
 
 __all__ = ["FEATURES", "claim"]
 
@@ -36,17 +36,15 @@ FEATURES: Final = {64: (64, 32), 96: (32, 32), 128: (32, 16)}
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
     """Return an offer for `attention` on bfloat16, and on float16 and float32 if they may be rounded to bfloat16."""
-    assert task.call is not None
-    query, key, value, *masks = task.inputs
+    query, key, value, *masks = task.tensors
     for each in (query, key, value):
-        assert each.dtype is not None
         allowed = {float32: ("bfloat16",), float16: ("bfloat16", "emulate"), bfloat16: (target.float32,)}
         if target.float32 not in allowed.get(each.dtype, ()):
             return Refusal(
                 f"attention: rounds {each.dtype.name} to bfloat16, the policy for float32 is {target.float32}"
             )
-    q, k, v = (_layout(each) for each in (query, key, value))
-    features, scale = q.shape[3], float(task.call.attributes["scale"])
+    q, k, v = (each.layout for each in (query, key, value))
+    features, scale = q.shape[3], float(task.attributes["scale"])
     if features not in FEATURES or v.shape[3] != features:
         sizes = ", ".join(map(str, FEATURES))
         return Refusal(f"attention: heads of {features} and {v.shape[3]} features, and kernels have {sizes}")
@@ -58,8 +56,8 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         return Refusal("attention: a mask of bool, and the kernel adds float32")
     groups = k.shape[1]
     q, result = (_grouped(layout, groups) for layout in (q, _swapped(task.outputs[0].layout)))
-    mask = _grouped(_expanded(_layout(masks[0]), q.shape, groups, k.shape[2]), groups) if masks else None
-    is_causal = task.call.attributes["is_causal"]
+    mask = _grouped(_expanded(masks[0].layout, q.shape, groups, k.shape[2]), groups) if masks else None
+    is_causal = task.attributes["is_causal"]
     if q.shape[3] == 1 and not is_causal:
         # One query per head: the heads that share keys are rows of one tile.
         q, result = (_folded(layout) for layout in (q, result))
@@ -73,7 +71,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     rows, written_rows = (1 if problem.repeats(rows) else rows for rows in (tiles.least_queries, tiles.round_rows))
     keys = tiles.round_keys
     reads = [
-        _read(number, task.inputs[number], layout, least)
+        _read(number, task.tensors[number], layout, least)
         for number, (layout, least) in enumerate(zip((q, *per_key), (rows, keys, keys), strict=True))
     ]
     if mask:
@@ -94,11 +92,6 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         (*operands, written),
         coarse=tiles.operand == "bfp16",
     )
-
-
-def _layout(operand: Input) -> Layout:
-    assert operand.layout is not None
-    return operand.layout
 
 
 def _swapped(layout: Layout) -> Layout:
@@ -161,17 +154,13 @@ def _problem(
     return AttentionProblem(tiles._replace(columns=heads * shares), batch, queries, keys, scale, is_causal, heads)
 
 
-def _read(number: int, operand: Input, layout: Layout, least: int) -> tuple[HostOperand, Matrices]:
+def _read(number: int, operand: TensorInput, layout: Layout, least: int) -> tuple[HostOperand, Matrices]:
     """Return the host buffer of an operand, in place if the DMA can walk it and there are enough rows."""
     *_, rows, features = layout.shape
     *steps, row, column = layout.strides
     even = all(step >= 0 and step % 2 == 0 for step in (layout.offset, row, *steps))
     if operand.dtype is bfloat16 and column == 1 and even and rows >= least:
-        used = (
-            layout.offset
-            + sum((extent - 1) * step for extent, step in zip(layout.shape, layout.strides, strict=True))
-            + 1
-        )
+        used = layout.bounds[1] + 1
         host = HostOperand(number, False, Layout((used,), (1,)), (used,), "bfloat16", None)
         return host, Matrices(layout.offset, tuple(steps), row, used)
     padded = (*layout.shape[:3], max(rows, least), features)

@@ -20,7 +20,7 @@ from npu_tensor.kernels.movement.tiling import MOST_MOVES, CopyPlan, plan, plan_
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
-from npu_tensor.task import Input, Refusal, Task
+from npu_tensor.task import Refusal, Task, TensorInput
 
 __all__ = ["claim", "claim_concat", "is_copy"]
 
@@ -40,10 +40,11 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     if not is_copy(task):
         return Refusal("movement: the task is no copy")
     itemsize = task.outputs[0].dtype.itemsize
-    source, result = _span(task.inputs[0], 0), _result(task)
+    operand = task.tensors[0]
+    source, result = _span(operand, 0), _result(task)
     if source is None:
         return Refusal(f"movement: less than 1 in {SPARSEST} elements of the source is wanted")
-    copy = _copy(task.inputs[0], source, contiguous_strides(task.shape), 0)
+    copy = _copy(operand, source, contiguous_strides(task.shape), 0)
     lanes = LANES_PER_COLUMN * target.columns
     words = in_words(copy, itemsize) or _whole_words(copy, itemsize)
     planned = plan(words, lanes) if words else plan_subword(copy, itemsize, lanes)
@@ -59,14 +60,12 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
 
 def claim_concat(task: Task, target: Target) -> Offer | Refusal:
     """Return an offer for `concat`: one copy for each operand."""
-    assert task.call is not None
     itemsize = task.outputs[0].dtype.itemsize
-    strides, dim = contiguous_strides(task.shape), task.call.attributes["dim"]
+    strides, dim = contiguous_strides(task.shape), task.attributes["dim"]
     sources: list[HostOperand] = []
     copies: list[tuple[int, Copy]] = []
     start = 0
-    for number, operand in enumerate(task.inputs):
-        assert operand.layout is not None
+    for number, operand in enumerate(task.tensors):
         extent = operand.layout.shape[dim]
         if math.prod(operand.layout.shape):
             source = _span(operand, number)
@@ -109,18 +108,15 @@ def is_copy(task: Task) -> bool:
 # --- host buffers
 
 
-def _span(source: Input, number: int) -> HostOperand | None:
+def _span(source: TensorInput, number: int) -> HostOperand | None:
     """Return the part of a tensor's buffer that an operand reads, in whole words; None if it is too sparse."""
-    assert source.layout is not None
-    assert source.dtype is not None
-    shape, strides, offset = source.layout
-    reach = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
-    low = offset + sum(step for step in reach if step < 0)
-    span = sum(map(abs, reach)) + 1
-    distinct = math.prod(extent for extent, stride in zip(shape, strides, strict=True) if stride)
+    first, last = source.layout.bounds
+    span = last - first + 1
+    pairs = zip(source.layout.shape, source.layout.strides, strict=True)
+    distinct = math.prod(extent for extent, stride in pairs if stride)
     if span > SPARSEST * distinct:
         return None
-    return HostOperand(number, False, Layout((span,), (1,), low), (_rounded(span, source.dtype),), source.dtype.name)
+    return HostOperand(number, False, Layout((span,), (1,), first), (_rounded(span, source.dtype),), source.dtype.name)
 
 
 def _result(task: Task) -> HostOperand:
@@ -178,9 +174,8 @@ def _padded(
 # --- copies
 
 
-def _copy(source: Input, operand: HostOperand, strides: tuple[int, ...], target: int) -> Copy:
+def _copy(source: TensorInput, operand: HostOperand, strides: tuple[int, ...], target: int) -> Copy:
     """Return the copy from an operand's host buffer to a position in the result, whose strides are given."""
-    assert source.layout is not None
     loops = map(CopyLoop, source.layout.shape, source.layout.strides, strides)
     return collapse(Copy(tuple(loops), source.layout.offset - operand.layout.offset, target))
 

@@ -171,7 +171,7 @@ def _placed(host: HostOperand, dtype: DType, more: int = 0) -> tuple[HostOperand
     places = [layout.offset, *steps]
     walks = all(place * as_dtype(host.dtype).itemsize % WORD == 0 for place in places) and min(steps) > 0
     if dtype == as_dtype(host.dtype) and channel == 1 and layout.shape[3] == host.padded[3] and walks:
-        end = layout.offset + sum((n - 1) * step for n, step in zip(layout.shape, layout.strides, strict=True)) + 1
+        end = layout.bounds[1] + 1
         host = host._replace(layout=Layout((end,), (1,)), padded=(end + beyond * steps[2],))
         return host, Planes(layout.offset, (steps[0], steps[1], steps[2]), host.padded[0])
     extents = padded_shape(host.padded, math.prod(host.padded) + beyond * host.padded[3])

@@ -63,8 +63,7 @@ class View:
         self.is_contiguous: Final = not spec.size or all(s == o for (_, s), o in zip(steps, own, strict=True))
         self.overlaps: Final = bool(spec.size) and any(not stride for _, stride in steps)
         self.covers: Final = spec.size == size and not self.overlaps
-        self.first: Final = layout.offset + sum(min(0, (extent - 1) * stride) for extent, stride in steps)
-        self.last: Final = layout.offset + sum(max(0, (extent - 1) * stride) for extent, stride in steps)
+        self.first, self.last = layout.bounds
 
     @classmethod
     def whole(cls, spec: Spec) -> View:

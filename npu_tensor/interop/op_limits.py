@@ -64,8 +64,7 @@ def _places(call: Call) -> tuple[int, ...]:
 def _is_inside(size: int, shape: Sequence[int], strides: Sequence[int], offset: int) -> bool:
     if not math.prod(shape):
         return True
-    reaches = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
-    first, last = (offset + sum(limit(reach, 0) for reach in reaches) for limit in (min, max))
+    first, last = Layout(tuple(shape), tuple(strides), offset).bounds
     return first >= 0 and last < size
 
 

@@ -32,6 +32,13 @@ class Layout(NamedTuple):
     strides: tuple[int, ...]
     offset: int = 0
 
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Positions of the first and the last element in the buffer, if there are any."""
+        reaches = [(extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)]
+        low, high = (sum(limit(reach, 0) for reach in reaches) for limit in (min, max))
+        return self.offset + low, self.offset + high
+
 
 @dataclass(frozen=True, slots=True)
 class Resolution:

@@ -35,7 +35,7 @@ from npu_tensor.runtime.npu.packing import flat
 from npu_tensor.runtime.reference import ReferenceDevice, ReferenceKernel
 from npu_tensor.runtime.store.background import finish_builds
 from npu_tensor.runtime.store.kernel_directory import no_kernels
-from npu_tensor.task import Device, Kernel, Refusal, Step, Task, TensorInput
+from npu_tensor.task import Device, Kernel, Refusal, Step, Task
 
 Array = np.ndarray[Any, Any]
 
@@ -221,7 +221,7 @@ def _operands(entry: Entry, offer: Offer, number: int = 0) -> list[Any]:
         if source.dtype is None:
             items[source.item] = 1.5 if task.outputs[0].dtype.is_floating_point else 3
             continue
-        size, host = _span(source), hosts[place]
+        size, host = source.layout.bounds[1] + 1, hosts[place]
         if host.indexes is not None:
             values = rng.integers(0, host.indexes[1], size)
         elif source.dtype.is_floating_point or source.dtype.is_quantized:
@@ -232,12 +232,6 @@ def _operands(entry: Entry, offer: Offer, number: int = 0) -> list[Any]:
             values = rng.integers(0 if source.dtype.name == "uint8" else -9, 10, size)
         items[source.item] = Buffer.from_array(as_read(host, values.astype(source.dtype.numpy)))
     return items
-
-
-def _span(source: TensorInput) -> int:
-    """Return the number of elements from the start of the memory to the last one that is read."""
-    layout = source.layout
-    return 1 + layout.offset + sum((extent - 1) * s for extent, s in zip(layout.shape, layout.strides, strict=True))
 
 
 def _results(task: Task, step: Step, operands: Sequence[Any]) -> list[Array]:

@@ -167,11 +167,10 @@ class _Tensor(NamedTuple):
 
     @property
     def desc(self) -> TensorDesc:
-        shape, strides, _ = self.layout
         if self.exact:
-            return TensorDesc.of(shape, self.dtype, strides)
-        span = 1 + sum((extent - 1) * abs(stride) for extent, stride in zip(shape, strides, strict=True))
-        return TensorDesc.of((span,), self.dtype)
+            return TensorDesc.of(self.layout.shape, self.dtype, self.layout.strides)
+        first, last = self.layout.bounds
+        return TensorDesc.of((last - first + 1,), self.dtype)
 
 
 def _tensors(task: Task) -> list[_Tensor | None]:
