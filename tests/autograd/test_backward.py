@@ -1,7 +1,5 @@
 """requires_grad and backward() against torch.autograd, their rules and errors, and bugs known from other libraries."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterator
 from typing import Any

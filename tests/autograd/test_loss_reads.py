@@ -1,7 +1,5 @@
 """Training loops that read a loss before the gradients are computed: no costly op runs twice."""
 
-from __future__ import annotations
-
 import gc
 from collections import Counter
 from collections.abc import Callable

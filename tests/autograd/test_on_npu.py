@@ -1,7 +1,5 @@
 """Gradients on simulated NPUs: claimed kernels and their results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Gradients of all element-wise and row-wise ops against central differences and PyTorch."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

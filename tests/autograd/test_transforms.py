@@ -1,7 +1,5 @@
 """Gradients of functions against torch.autograd, their guarantees, and bugs known from other libraries."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The predicted decode steps beside the published one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The cost model beside published measurements: the data, its prediction by hand, and how far off it is."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from statistics import median

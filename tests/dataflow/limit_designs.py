@@ -1,7 +1,5 @@
 """Small designs with a knob for everything that the array limits."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

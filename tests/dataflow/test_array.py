@@ -1,7 +1,5 @@
 """The names of the arrays."""
 
-from __future__ import annotations
-
 import pytest
 
 from npu_tensor.config import config

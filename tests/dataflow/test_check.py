@@ -1,7 +1,5 @@
 """Whole designs, and what only shows in how the parts of a design go together."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace

@@ -1,7 +1,5 @@
 """Counters and predicted times against numbers computed by hand, and against counters of the simulated array."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

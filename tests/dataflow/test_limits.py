@@ -5,8 +5,6 @@ architecture manual; a few further cases, marked in their names, follow the comp
 code under test.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Convolution and pooling of every form against PyTorch in float64, which uses other algorithms."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Gradients of every function made of ops, with the arguments of its cases, against torch.autograd."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext

@@ -3,8 +3,6 @@
 `python scripts/pytorch_opinfo.py` runs all samples in all dtypes.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import sys

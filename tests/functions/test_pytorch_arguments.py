@@ -1,7 +1,5 @@
 """Arguments that programs written for PyTorch pass, by position or keyword, with PyTorch's results."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Training: dropout, running statistics, the row of padding, transposed convolutions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Faults of an NPU in tests."""
 
-from __future__ import annotations
-
 import enum
 import threading
 from collections.abc import Callable

@@ -12,8 +12,6 @@ cache may also write dirty lines back whenever it likes. The least convenient mo
 New memory has a host copy of zeros, all dirty, and a device copy of 0xFF. Freed memory becomes 0xDB.
 """
 
-from __future__ import annotations
-
 import itertools
 import weakref
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Computations of NPU tests with NumPy's results."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Less common architectures made of `torch.nn` only, each with arguments for a call. `torch_models.py` has others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ten small architectures made of `torch.nn` only, each with its example arguments."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ONNX files: operators beside the reference of the onnx package, weights, shapes, and files that cannot be read."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 

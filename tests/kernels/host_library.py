@@ -1,7 +1,5 @@
 """C++ for cores, compiled for this machine as the simulator does, and called with NumPy arrays."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import os

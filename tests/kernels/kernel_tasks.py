@@ -1,7 +1,5 @@
 """Tasks out of NumPy views, and runs of the designs that kernel families offer, on the simulated array."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Attention on the simulated array against the formula in float64."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

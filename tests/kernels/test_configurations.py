@@ -1,7 +1,5 @@
 """One binary serves many shapes: builds for random shapes of a family, on the simulated NPUs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

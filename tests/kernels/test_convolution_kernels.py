@@ -1,7 +1,5 @@
 """Convolutions on the simulated array against PyTorch's in float64."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 

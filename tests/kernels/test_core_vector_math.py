@@ -1,7 +1,5 @@
 """The vector functions of include/nt, compiled for this machine, against float64, NumPy and ml_dtypes."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Counts of instructions against a fresh run and hand counts, and the cycles that follow from them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

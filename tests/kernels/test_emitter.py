@@ -1,7 +1,5 @@
 """C++ of programs: where cheaper functions and less precision are enough, and numbers as literals."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rows of a table on the simulated array are exactly NumPy's `take`."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

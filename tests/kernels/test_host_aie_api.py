@@ -1,7 +1,5 @@
 """The host's implementation of the array's vector API, against exact arithmetic, NumPy and ml_dtypes."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Copies on the simulated array are exact: every dtype, order, slice and repeat, against NumPy."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

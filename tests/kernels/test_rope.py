@@ -1,7 +1,5 @@
 """Rotary embeddings on the simulated array against the formula in float64."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

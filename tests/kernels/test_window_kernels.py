@@ -1,7 +1,5 @@
 """Pools and depthwise convolutions on the simulated array against PyTorch."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

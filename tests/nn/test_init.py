@@ -1,7 +1,5 @@
 """Initial values against the distributions of PyTorch's formulas, and functions of parameters."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

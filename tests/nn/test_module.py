@@ -1,7 +1,5 @@
 """Modules: parts and their names, state dicts and their errors, dtypes, copies, text."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import re

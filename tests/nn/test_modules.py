@@ -1,7 +1,5 @@
 """Every module against PyTorch's: state dict, results, states and gradients, in training and evaluation."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import pickle

@@ -1,7 +1,5 @@
 """Convolutions, transposed convolutions and weight gradients as ops, against PyTorch's autograd in float64."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Cross-entropy with class indices: one op, its mean and its gradient."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Optimizers and schedules against PyTorch's: loss curves of an MLP, states, and captured steps."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import pickle

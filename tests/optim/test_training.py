@@ -1,7 +1,5 @@
 """Loss curves of networks against PyTorch's, from the same initial weights and batches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Graphs with convolutions are computed channels-last; their results are those of PyTorch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Running plans: results, kept values, errors and events, for structures that come once and again."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Values that go to NumPy and PyTorch by DLPack and come back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

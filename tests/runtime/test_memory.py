@@ -1,7 +1,5 @@
 """The allocator: alignment, reuse, accounting, and lifetimes shared with NumPy."""
 
-from __future__ import annotations
-
 import gc
 import os
 import random

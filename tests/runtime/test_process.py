@@ -1,7 +1,5 @@
 """The library inside a process: threads, fork, missing compiler, settings, memory."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Sources of rates: priors with references, and files that are validated."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields, replace
 from pathlib import Path

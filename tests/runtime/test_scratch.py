@@ -1,7 +1,5 @@
 """Offsets of values in a scratch buffer that is reused."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 from hypothesis import given, settings

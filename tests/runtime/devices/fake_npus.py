@@ -1,7 +1,5 @@
 """Fake machine for the discovery of NPUs: contents of pyxrt, /sys and /etc."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Devices that `set_default_device` refuses."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Detection of the array: order and spellings of the sources."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

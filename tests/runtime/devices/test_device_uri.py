@@ -1,7 +1,5 @@
 """Parsing of device URIs."""
 
-from __future__ import annotations
-
 import doctest
 from typing import get_args
 

@@ -1,7 +1,5 @@
 """Discovery of NPUs, their masks, and their selection by URI."""
 
-from __future__ import annotations
-
 import hashlib
 
 import click

@@ -1,7 +1,5 @@
 """`npu-tensor info` and `nt.list_devices`: the tables of devices and arrays."""
 
-from __future__ import annotations
-
 import json
 import platform
 import re

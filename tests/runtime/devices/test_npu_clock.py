@@ -1,7 +1,5 @@
 """Clock from the driver, which is replaced by a function that fills the structures of Linux's amdxdna_accel.h."""
 
-from __future__ import annotations
-
 import ctypes
 from pathlib import Path
 

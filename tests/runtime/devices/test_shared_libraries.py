@@ -1,7 +1,5 @@
 """Search for the libraries of XRT and HSA."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Information from the operating system and its tools."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

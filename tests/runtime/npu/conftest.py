@@ -1,7 +1,5 @@
 """Fixtures of the NPU tests: an NPU whose driver fails on demand."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import faulty_npu

@@ -1,7 +1,5 @@
 """Comparison with the CPU, which reports broken results and accepts roundings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

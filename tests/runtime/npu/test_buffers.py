@@ -1,7 +1,5 @@
 """Pool of memory shared by host and NPU."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

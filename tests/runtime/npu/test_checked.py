@@ -1,7 +1,5 @@
 """Kernels whose results were compared with the CPU's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from npu_tensor.config import config

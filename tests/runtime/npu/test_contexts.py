@@ -1,7 +1,5 @@
 """Contexts that are kept, and the order in which they are closed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Faults of an NPU, after which results are right and one warning names the cause."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import re

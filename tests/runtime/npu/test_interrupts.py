@@ -1,7 +1,5 @@
 """Ctrl-C during work on an NPU: at many places in the runtime, and at random places elsewhere."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import CodeType

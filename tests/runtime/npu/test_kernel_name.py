@@ -1,7 +1,5 @@
 """Names, descriptors and op_params of kernels, against GGML's own names and what GGML makes of such tensors."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Predicted costs of NPU kernels against numbers computed by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Order of launches and waits of an engine."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest import mock
 

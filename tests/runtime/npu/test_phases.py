@@ -1,7 +1,5 @@
 """Phases of a launch that listeners receive."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import pytest

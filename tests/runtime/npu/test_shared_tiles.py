@@ -1,7 +1,5 @@
 """Tilings of products: the best ones, or others that are ready, loaded, or shared with neighbours."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 from pathlib import Path

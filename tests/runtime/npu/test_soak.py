@@ -3,8 +3,6 @@
 All values are small integers, which bfloat16 holds exactly, so that a tolerance cannot hide a stale or torn read.
 """
 
-from __future__ import annotations
-
 import gc
 import random
 from collections import Counter

@@ -6,8 +6,6 @@ string of events.
     "w" NPU writes   "r" NPU reads   "W" host writes   "R" host reads
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

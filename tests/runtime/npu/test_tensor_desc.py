@@ -1,7 +1,5 @@
 """TensorDesc against hand-written values, NumPy's idea of contiguity, and any text at all."""
 
-from __future__ import annotations
-
 import contextlib
 import warnings
 from typing import Any

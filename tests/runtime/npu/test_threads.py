@@ -1,7 +1,5 @@
 """Threads on one NPU, which share plans and operands but not results."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -1,7 +1,5 @@
 """Fixtures of the simulator tests."""
 
-from __future__ import annotations
-
 import pytest
 
 from npu_tensor.runtime.sim import simulated_array

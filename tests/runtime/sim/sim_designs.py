@@ -1,7 +1,5 @@
 """Small designs, kernel functions and brute force for the tests of the simulated NPU."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """DMAs move what access patterns and dims say: against nested Python loops, element by element."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

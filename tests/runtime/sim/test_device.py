@@ -1,7 +1,5 @@
 """The simulated NPU as a device of the package: URIs, placement, reasons, events."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 

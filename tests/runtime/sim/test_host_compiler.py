@@ -1,7 +1,5 @@
 """Kernel functions compiled for this machine: errors, cache, floating-point mode."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterator
 from pathlib import Path

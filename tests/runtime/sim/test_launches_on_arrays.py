@@ -1,7 +1,5 @@
 """Launches of several kernels on the simulated array: as few as asked, and with the results of single ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from running import heard, needs_compiler

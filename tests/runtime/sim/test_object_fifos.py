@@ -1,7 +1,5 @@
 """Object fifos on the simulated array: windows, broadcast, links, shared memory, deadlocks, leftover objects."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

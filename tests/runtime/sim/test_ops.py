@@ -7,8 +7,6 @@ Every case is a kernel. Each op is tested in bfloat16 on one array and in one fu
 take turns; NPU_TENSOR_TEST_ALL=1 tests all dtypes on both.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterator

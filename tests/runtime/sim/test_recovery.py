@@ -1,7 +1,5 @@
 """Errors of a design on a simulated NPU are faults of its launch: results stay right, and a warning names the cause."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The simulated array: arguments, parameters, state between runs, memory, threads, processes."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

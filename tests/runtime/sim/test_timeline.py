@@ -1,7 +1,5 @@
 """Simulated timelines of small designs against cycles worked out by hand, and against the cost model."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from xml.etree import ElementTree
 

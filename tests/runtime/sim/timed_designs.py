@@ -1,7 +1,5 @@
 """Small designs whose course can be worked out by hand, run without any kernel code."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

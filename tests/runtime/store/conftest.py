@@ -1,7 +1,5 @@
 """Caches for the tests, apart from that of this user."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Kernels to ask for, and back ends: one that counts, and one whose builds wait until a test lets them go on."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Entries of the cache for the tests of it, and processes that make some."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Background builds: requests during a build, results, and the end of a build."""
 
-from __future__ import annotations
-
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor

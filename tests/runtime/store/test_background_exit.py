@@ -1,7 +1,5 @@
 """Programs that end, are interrupted or fork while kernels are being built."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -3,8 +3,6 @@
 The NPU is a simulated one, with the C++ compiler of this machine; its builds wait until a test lets them go on.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Kernels that are part of the package: making them, finding them, and the sentence where there are none."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`npu-tensor cache`."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Sources of kernels: the search order, equal kernels, and the message for a missing kernel."""
 
-from __future__ import annotations
-
 import os
 import re
 import threading

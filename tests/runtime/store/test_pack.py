@@ -1,7 +1,5 @@
 """Kernel packs: unpacking restores exactly the packed files."""
 
-from __future__ import annotations
-
 import os
 import struct
 import subprocess

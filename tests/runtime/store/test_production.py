@@ -3,8 +3,6 @@
 Kernels are those of the simulated NPU: none of this ran on an NPU.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The cache of compiled kernels: entries are whole or absent, and a damaged one is built again."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The cache where nothing can be written, or where other users can write."""
 
-from __future__ import annotations
-
 import grp
 import os
 import pwd

@@ -1,7 +1,5 @@
 """The cache between threads and processes, some of which are killed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

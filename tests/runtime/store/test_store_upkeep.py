@@ -1,7 +1,5 @@
 """Removal from the cache: removed files, and files that must stay."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Fixtures of the XRT tests: a machine with one NPU, accessed through a stand-in for pyxrt."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import sys

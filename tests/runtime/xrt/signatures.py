@@ -5,8 +5,6 @@
 Both the stand-in and, where it is installed, the real module are held to MEASURED.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from pathlib import Path

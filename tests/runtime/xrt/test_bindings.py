@@ -1,7 +1,5 @@
 """Search for pyxrt, and opening of devices."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """npu-tensor calibrate on the stand-in for XRT: it finds the rates of an NPU whose launches take a known time."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

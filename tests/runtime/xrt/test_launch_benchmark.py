@@ -1,7 +1,5 @@
 """Counts of the benchmark of launches, without times."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

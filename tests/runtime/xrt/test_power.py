@@ -1,7 +1,5 @@
 """Requests for power modes, and work after a refusal."""
 
-from __future__ import annotations
-
 import os
 from contextlib import ExitStack
 from pathlib import Path

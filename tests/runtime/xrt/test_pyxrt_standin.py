@@ -1,7 +1,5 @@
 """The stand-in for pyxrt behaves like the real module without an NPU, as measured."""
 
-from __future__ import annotations
-
 import pytest
 from machine import Machine, install
 from signatures import MEASURED, Measured, outcome

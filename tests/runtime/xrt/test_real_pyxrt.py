@@ -1,7 +1,5 @@
 """The stand-in against the real pyxrt, where that is installed; it needs no NPU."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 import pytest

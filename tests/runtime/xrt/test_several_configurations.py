@@ -1,7 +1,5 @@
 """Launches of several configurations: full ELFs on the second generation, xclbins of several kernels on the first."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

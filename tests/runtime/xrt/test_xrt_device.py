@@ -1,7 +1,5 @@
 """The XRT device from end to end, on the stand-in for pyxrt."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Failures that pyxrt reports, and abandoned runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from unittest import mock
 

@@ -1,7 +1,5 @@
 """Forked processes, which cannot use an NPU that their parent has opened."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Ctrl-C in the driver of real NPUs, wherever Python may deliver it: nothing of XRT is misused afterwards."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import CodeType

@@ -1,7 +1,5 @@
 """A kernel's files as read by the runtime, and invalid files that it refuses before a launch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small kernels for the tests of the stand-in and of the reader of kernel files."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from npu_tensor.dataflow.array import Tile
