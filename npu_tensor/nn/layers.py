@@ -667,27 +667,30 @@ class InstanceNorm3d(_InstanceNorm):
     dims = (4, 5)
 
 
-def _padding_row(index: int | None, rows: int) -> int | None:
-    if index is None:
-        return None
-    if not -rows <= index < rows:
-        raise ArgumentError(f"padding_idx {index} must be within num_embeddings {rows}")
-    return index % rows
+class _Rows(Module):
+    """Base of embeddings, whose weight has a row for each index."""
+
+    def _set_rows(self, rows: int, features: int, padding_idx: int | None, device: Any, dtype: Any) -> None:
+        if padding_idx is not None and not -rows <= padding_idx < rows:
+            raise ArgumentError(f"padding_idx {padding_idx} must be within num_embeddings {rows}")
+        self.num_embeddings, self.embedding_dim = rows, features
+        self.padding_idx = None if padding_idx is None else padding_idx % rows
+        self.weight = Parameter(zeros(rows, features, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new random weights, with zeros at `padding_idx`."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            init.zeros_(self.weight[self.padding_idx])
+
+    def _changed(self, **defaults: Any) -> str:
+        """Return the options that differ from their defaults, each after a comma."""
+        values = ((name, getattr(self, name), default) for name, default in defaults.items())
+        return "".join(f", {name}={value}" for name, value, default in values if value != default)
 
 
-def _changed(module: Module, **defaults: Any) -> str:
-    """Return the options of a module that differ from their defaults, each after a comma."""
-    values = ((name, getattr(module, name), default) for name, default in defaults.items())
-    return "".join(f", {name}={value}" for name, value, default in values if value != default)
-
-
-def _reset_rows(weight: Parameter, padding_idx: int | None) -> None:
-    init.normal_(weight)
-    if padding_idx is not None:
-        init.zeros_(weight[padding_idx])
-
-
-class Embedding(Module):
+class Embedding(_Rows):
     """Lookup of rows of the weight (num_embeddings, embedding_dim) by index.
 
     Args:
@@ -714,16 +717,9 @@ class Embedding(Module):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        self.padding_idx = _padding_row(padding_idx, num_embeddings)
-        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.max_norm, self.norm_type = max_norm, norm_type
         self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
-        self.weight = Parameter(zeros(num_embeddings, embedding_dim, device=device, dtype=dtype))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw new random weights, with zeros at `padding_idx`."""
-        _reset_rows(self.weight, self.padding_idx)
+        self._set_rows(num_embeddings, embedding_dim, padding_idx, device, dtype)
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None) -> Embedding:
@@ -737,11 +733,11 @@ class Embedding(Module):
         return F.embedding(input, self.weight, self.padding_idx, *limits, self.sparse)
 
     def extra_repr(self) -> str:
-        changed = _changed(self, padding_idx=None, max_norm=None, norm_type=2.0, sparse=False)
+        changed = self._changed(padding_idx=None, max_norm=None, norm_type=2.0, sparse=False)
         return f"{self.num_embeddings}, {self.embedding_dim}{changed}"
 
 
-class EmbeddingBag(Module):
+class EmbeddingBag(_Rows):
     """Sum, mean or maximum of the rows of each bag of indices, with the weight (num_embeddings, embedding_dim).
 
     Args:
@@ -773,17 +769,10 @@ class EmbeddingBag(Module):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
-        self.max_norm, self.norm_type = max_norm, norm_type
+        self.max_norm, self.norm_type, self.mode = max_norm, norm_type, mode
         self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
         self.include_last_offset = include_last_offset
-        self.padding_idx = _padding_row(padding_idx, num_embeddings)
-        self.weight = Parameter(zeros(num_embeddings, embedding_dim, device=device, dtype=dtype))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw new random weights, with zeros at `padding_idx`."""
-        _reset_rows(self.weight, self.padding_idx)
+        self._set_rows(num_embeddings, embedding_dim, padding_idx, device, dtype)
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Any:
         limits = self.max_norm, self.norm_type, self.scale_grad_by_freq
@@ -791,6 +780,5 @@ class EmbeddingBag(Module):
         return F.embedding_bag(input, self.weight, offsets, *limits, *bags)
 
     def extra_repr(self) -> str:
-        limits = _changed(self, max_norm=None, norm_type=2.0)
-        padding = _changed(self, padding_idx=None)
+        limits, padding = self._changed(max_norm=None, norm_type=2.0), self._changed(padding_idx=None)
         return f"{self.num_embeddings}, {self.embedding_dim}{limits}, mode={self.mode!r}{padding}"
