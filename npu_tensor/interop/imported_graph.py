@@ -163,7 +163,7 @@ class ImportedModule(Module):
             return leaf
 
         for node, function, call, dropped in self._steps:
-            operands, named = _map_leaves(node.operands, value_of), _map_leaves(node.keywords, value_of)
+            operands, named = map_leaves(node.operands, value_of), map_leaves(node.keywords, value_of)
             try:
                 result = call(function, operands, named)
                 if isinstance(node.results, tuple) and any(node.results[len(result) :]):
@@ -179,7 +179,7 @@ class ImportedModule(Module):
                 values.update(zip(node.results, result, strict=False))
             for name in dropped:
                 del values[name]
-        outputs = _map_leaves(self.graph.outputs, value_of)
+        outputs = map_leaves(self.graph.outputs, value_of)
         for target, new in self.graph.updates:
             value_of(target).copy_(value_of(new))
         return outputs
@@ -288,12 +288,13 @@ def _references(node: ImportedNode) -> Iterator[Any]:
     yield from _leaves((node.operands, node.keywords), Reference)
 
 
-def _map_leaves(value: Any, function: Callable[[Any], Any]) -> Any:
-    """Return a copy of a nested value with its leaves replaced."""
+def map_leaves(value: Any, function: Callable[[Any], Any]) -> Any:
+    """Return a copy of nested tuples, lists and dicts with their leaves replaced."""
     if isinstance(value, (tuple, list)):
-        return type(value)([_map_leaves(part, function) for part in value])
+        kind = tuple if isinstance(value, tuple) else list  # FX has lists of its own.
+        return kind(map_leaves(part, function) for part in value)
     if isinstance(value, Mapping):
-        return {key: _map_leaves(part, function) for key, part in value.items()}
+        return {key: map_leaves(part, function) for key, part in value.items()}
     return function(value)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from torch import fx
 
 from npu_tensor.errors import ArgumentError
 from npu_tensor.interop.aten import IGNORED
-from npu_tensor.interop.imported_graph import ImportedNode, model_line
+from npu_tensor.interop.imported_graph import ImportedNode, map_leaves, model_line
 from npu_tensor.torch.bridge import DTYPE_OF
 
 _PYTORCH: Final = str(Path(torch.__file__).parent)
@@ -29,30 +29,21 @@ def place_of_node(node: fx.Node) -> str:
     return model_line(node.meta.get("stack_trace") or "", _PYTORCH) or node.name
 
 
-def imported_value(value: Any, reference: Callable[[fx.Node], Any]) -> Any:
-    """Convert an argument of a node. Nodes become references, and dtypes those of ours."""
-    if isinstance(value, fx.Node):
-        return reference(value)
-    if isinstance(value, (tuple, list)):
-        kind = tuple if isinstance(value, tuple) else list  # FX has lists of its own.
-        return kind(imported_value(part, reference) for part in value)
-    if isinstance(value, Mapping):
-        return {key: imported_value(part, reference) for key, part in value.items()}
-    if isinstance(value, torch.dtype):
-        if value not in DTYPE_OF:
-            raise ArgumentError(f"{value} has no counterpart")
-        return DTYPE_OF[value]
-    return value
-
-
 def imported_node(node: fx.Node, reference: Callable[[fx.Node], Any]) -> ImportedNode:
-    """Convert a call of an operator."""
-    operands = imported_value(node.args, reference)
+    """Convert a call of an operator. Nodes among its arguments become references, and dtypes those of ours."""
+
+    def converted(leaf: Any) -> Any:
+        if isinstance(leaf, torch.dtype):
+            if leaf not in DTYPE_OF:
+                raise ArgumentError(f"{leaf} has no counterpart")
+            return DTYPE_OF[leaf]
+        return reference(leaf) if isinstance(leaf, fx.Node) else leaf
+
     keywords = {name: value for name, value in node.kwargs.items() if name not in IGNORED}
     return ImportedNode(
         operator=operator_name(node.target),
-        operands=tuple(operands),
-        keywords=imported_value(keywords, reference),
+        operands=map_leaves(node.args, converted),
+        keywords=map_leaves(keywords, converted),
         results=node.name,
         place=place_of_node(node),
     )
