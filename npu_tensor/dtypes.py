@@ -114,18 +114,8 @@ float64 = _dtype("float64", "f64", np.float64, Category.FLOAT, 28)
 
 DTYPES: Final = (float32, bfloat16, float16, int8, int16, int32, float64, int64, uint8, bool_)
 
-STRUCT_CODES: Final = {
-    float32: "f",
-    float64: "d",
-    float16: "e",
-    int8: "b",
-    int16: "h",
-    int32: "i",
-    int64: "q",
-    uint8: "B",
-    bool_: "?",
-}
-"""Format characters of the module `struct` for an element."""
+STRUCT_CODES: Final = {dtype: dtype.numpy.char for dtype in DTYPES if dtype is not bfloat16}
+"""Format characters of the module `struct` for an element, which are NumPy's. It has none for bfloat16."""
 
 
 def _quantized(name: str, ggml_type: int, block: int, *fields: tuple[Any, ...], npu: str = "on the CPU") -> DType:

@@ -464,14 +464,6 @@ def _angle(y: Any, x: Any) -> tuple[Any, ...]:
     return tuple(ops.where_op(square == 0, 0.0, part / square) for part in (x, -y))
 
 
-def _logaddexp(a: Any, b: Any) -> tuple[Any, Any]:
-    return ops.sigmoid(a - b), ops.sigmoid(b - a)
-
-
-def _logaddexp2(a: Any, b: Any) -> tuple[Any, Any]:
-    return ops.sigmoid((a - b) * math.log(2)), ops.sigmoid((b - a) * math.log(2))
-
-
 def _xlogy(x: Any, y: Any) -> tuple[Any, Any]:
     """Return log(y) also where x is 0, but 0 where x is 0 and y is not positive, as in PyTorch."""
     gap = (x == 0) & (y <= 0)
@@ -545,8 +537,8 @@ RULES: Final[dict[str, Rule]] = {
     "logcumsumexp": _logcumsumexp,
     "logit": _logit,
     "sinc": _unary(_sinc),
-    "logaddexp": _binary(_logaddexp),
-    "logaddexp2": _binary(_logaddexp2),
+    "logaddexp": _binary(lambda a, b: (ops.sigmoid(a - b), ops.sigmoid(b - a))),
+    "logaddexp2": _binary(lambda a, b: (ops.sigmoid((a - b) * math.log(2)), ops.sigmoid((b - a) * math.log(2)))),
     "logsigmoid": _unary(lambda x: (-x).sigmoid()),
     "sinh": _unary(lambda x: x.cosh()),
     "xlogy": _binary(_xlogy),

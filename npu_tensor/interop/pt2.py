@@ -24,19 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from npu_tensor.dtypes import (
-    DType,
-    bfloat16,
-    bool_,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-)
+from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.functions.serialization import File, name_of, opened_to_read, tensor_of_array
 from npu_tensor.interop.archives import MappedArchive
@@ -57,16 +45,9 @@ MAJOR_VERSION: Final = 8
 """Version of PyTorch's schema, which grows with incompatible changes."""
 
 _DTYPES: Final = {
-    1: uint8,
-    2: int8,
-    3: int16,
-    4: int32,
-    5: int64,
-    6: float16,
-    7: float32,
-    8: float64,
-    12: bool_,
-    13: bfloat16,
+    **dict(enumerate(("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"), 1)),
+    12: "bool",
+    13: "bfloat16",
 }
 """Dtypes by the numbers of the schema. Complex numbers and 8-bit floats have no counterpart."""
 
@@ -296,7 +277,7 @@ def _result_name(kind: str, content: Any) -> str:
 def _dtype(number: Any) -> DType:
     if number not in _DTYPES:
         raise ArgumentError(f"the dtype with the number {number!r} in PyTorch's schema has no counterpart")
-    return _DTYPES[number]
+    return as_dtype(_DTYPES[number])
 
 
 def _extents(sizes: list[Any]) -> tuple[int, ...]:

@@ -85,10 +85,6 @@ class Report:
         counts = Counter(row.result for row in self.rows)
         return f"{self.device}: {', '.join(f'{number} {result}' for result, number in counts.most_common())}"
 
-    def to_json(self) -> str:
-        """Return the report as a JSON object."""
-        return json.dumps(self.as_dict(), indent=1) + "\n"
-
     def as_dict(self) -> dict[str, Any]:
         """Return the report as JSON-compatible data. An infinite or undefined NMSE becomes None."""
         rows = [
