@@ -2,7 +2,7 @@
 # make check   lint, check types, run the tests of ops, functions, graph and planner but the slow ones, side by side:
 #              two to four minutes on two cores, and a few more for the test tools on the first run
 # make test    install with the test tools, lint, check types, run all tests but the slow ones:
-#              about 15 minutes on two cores
+#              about 8 minutes on two cores that are free
 # make test-all  run all tests, those of the ops three times: about 25 minutes on two cores
 # make bench   install with PyTorch, run the benchmarks beside it and write the report to build/report
 # make docs    build the documentation as a site in site/
@@ -68,7 +68,7 @@ compiled: $(VENV)/.installed-test
 		tests/graph tests/ops/test_derived.py tests/planner
 
 test: $(VENV)/.installed-test
-	@echo 'all tests but the slow ones: about 15 minutes on two cores; make check runs a part in two to four'
+	@echo 'all tests but the slow ones: about 8 minutes on two free cores; make check runs a part in two to four'
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check --quiet
 	@$(MAKE) --no-print-directory --jobs types fast

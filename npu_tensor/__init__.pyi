@@ -125,11 +125,11 @@ def _weight_norm(v: Tensor, g: Tensor, dim: builtins.int = 0) -> Tensor:
 def abs(input: Operand) -> Tensor:
     """Return the absolute value; the smallest integer wraps to itself."""
 def abs_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `abs`: the result is written to this tensor, and so to its views."""
+    """Apply `abs` in place, which also changes the views of this tensor."""
 def absolute(input: Operand) -> Tensor:
     """Return the absolute value; the smallest integer wraps to itself."""
 def absolute_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `absolute`: the result is written to this tensor, and so to its views."""
+    """Apply `absolute` in place, which also changes the views of this tensor."""
 def acc(input: Tensor, source: Tensor, start: builtins.tuple[builtins.int, ...]) -> Tensor:
     """Return input with source added to a block of the last dimensions.
 
@@ -141,11 +141,11 @@ def acc(input: Tensor, source: Tensor, start: builtins.tuple[builtins.int, ...])
 def acos(input: Operand) -> Tensor:
     """Compute the inverse cosine in radians; NaN beyond -1 and 1."""
 def acos_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `acos`: the result is written to this tensor, and so to its views."""
+    """Apply `acos` in place, which also changes the views of this tensor."""
 def acosh(input: Operand) -> Tensor:
     """Compute the inverse hyperbolic cosine; NaN below 1."""
 def acosh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `acosh`: the result is written to this tensor, and so to its views."""
+    """Apply `acosh` in place, which also changes the views of this tensor."""
 def adaptive_avg_pool1d(input: Tensor, output_size: Sizes | Sequence[builtins.int | None] | None) -> Tensor:
     """Return the means of output_size parts of (width), which may overlap by one element; None keeps all.
 
@@ -192,7 +192,7 @@ def add1(input: Tensor, other: Tensor) -> Tensor:
 
     >>> nt.add1(nt.tensor([1.0, 2.0]), nt.tensor([5.0]))"""
 def add_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `add`: the result is written to this tensor, and so to its views."""
+    """Apply `add` in place, which also changes the views of this tensor."""
 def add_id(input: Tensor, other: Tensor, ids: Tensor) -> Tensor:
     """Add the selected rows of other to input.
 
@@ -216,7 +216,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: builtins.floa
 
     >>> nt.addbmm(nt.ones(1, 2), nt.ones(2, 1, 3), nt.ones(2, 3, 2))"""
 def addbmm_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `addbmm`: the result is written to this tensor, and so to its views."""
+    """Apply `addbmm` in place, which also changes the views of this tensor."""
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
     """Return input + value * tensor1 / tensor2.
 
@@ -225,31 +225,31 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.
     Raises:
         DTypeError: Neither `tensor1` nor `tensor2` is floating point."""
 def addcdiv_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `addcdiv`: the result is written to this tensor, and so to its views."""
+    """Apply `addcdiv` in place, which also changes the views of this tensor."""
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
     """Return input + value * tensor1 * tensor2.
 
     The computation uses the promoted dtype of all three, and float32 for 16-bit floats."""
 def addcmul_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `addcmul`: the result is written to this tensor, and so to its views."""
+    """Apply `addcmul` in place, which also changes the views of this tensor."""
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
     """Return beta * input + alpha * (mat1 @ mat2).
 
     >>> nt.addmm(nt.ones(2, 2), nt.ones(2, 3), nt.ones(3, 2))"""
 def addmm_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `addmm`: the result is written to this tensor, and so to its views."""
+    """Apply `addmm` in place, which also changes the views of this tensor."""
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
     """Return beta * input + alpha * (mat @ vec).
 
     >>> nt.addmv(nt.ones(2), nt.ones(2, 3), nt.ones(3))"""
 def addmv_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `addmv`: the result is written to this tensor, and so to its views."""
+    """Apply `addmv` in place, which also changes the views of this tensor."""
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
     """Return beta * input + alpha * all products of elements of two vectors.
 
     >>> nt.addr(nt.zeros(2, 2), nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
 def addr_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `addr`: the result is written to this tensor, and so to its views."""
+    """Apply `addr` in place, which also changes the views of this tensor."""
 def affine_grid(theta: Tensor, size: Sequence[builtins.int], align_corners: builtins.bool = False) -> Tensor:
     """Return the coordinates of a grid after affine maps, for `grid_sample`.
 
@@ -295,37 +295,37 @@ def arange(start: builtins.float = 0, end: builtins.float | None = None, step: b
 def arccos(input: Operand) -> Tensor:
     """Compute the inverse cosine in radians; NaN beyond -1 and 1."""
 def arccos_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `arccos`: the result is written to this tensor, and so to its views."""
+    """Apply `arccos` in place, which also changes the views of this tensor."""
 def arccosh(input: Operand) -> Tensor:
     """Compute the inverse hyperbolic cosine; NaN below 1."""
 def arccosh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `arccosh`: the result is written to this tensor, and so to its views."""
+    """Apply `arccosh` in place, which also changes the views of this tensor."""
 def arcsin(input: Operand) -> Tensor:
     """Compute the inverse sine in radians; NaN beyond -1 and 1."""
 def arcsin_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `arcsin`: the result is written to this tensor, and so to its views."""
+    """Apply `arcsin` in place, which also changes the views of this tensor."""
 def arcsinh(input: Operand) -> Tensor:
     """Compute the inverse hyperbolic sine."""
 def arcsinh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `arcsinh`: the result is written to this tensor, and so to its views."""
+    """Apply `arcsinh` in place, which also changes the views of this tensor."""
 def arctan(input: Operand) -> Tensor:
     """Compute the inverse tangent in radians."""
 def arctan2(input: Operand, other: Operand) -> Tensor:
     """Compute the angle of the point (x = other, y = input) in radians, from -pi to pi."""
 def arctan2_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `arctan2`: the result is written to this tensor, and so to its views."""
+    """Apply `arctan2` in place, which also changes the views of this tensor."""
 def arctan_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `arctan`: the result is written to this tensor, and so to its views."""
+    """Apply `arctan` in place, which also changes the views of this tensor."""
 def arctanh(input: Operand) -> Tensor:
     """Compute the inverse hyperbolic tangent; NaN beyond -1 and 1."""
 def arctanh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `arctanh`: the result is written to this tensor, and so to its views."""
+    """Apply `arctanh` in place, which also changes the views of this tensor."""
 def argmax(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
-    """Return the index of the first largest element over dim (None = of the flattened tensor); the first NaN wins.
+    """Return the index of the first largest element over dim, or in the flattened tensor; the first NaN wins.
 
     GGML's ARGMAX takes the last of equal elements, and starts again after a NaN."""
 def argmin(input: Operand, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
-    """Return the index of the first smallest element over dim (None = of the flattened tensor); the first NaN wins."""
+    """Return the index of the first smallest element over dim, or in the flattened tensor; the first NaN wins."""
 def argsort(input: Operand, dim: Dims = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> Tensor:
     """Return the indices that sort along dim. The sort is always stable; NaN counts as the largest."""
 def argwhere(input: Tensor) -> Tensor:
@@ -353,23 +353,23 @@ def asarray(data: Any, dtype: DTypeLike = None, device: Any = None, copy: builti
 def asin(input: Operand) -> Tensor:
     """Compute the inverse sine in radians; NaN beyond -1 and 1."""
 def asin_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `asin`: the result is written to this tensor, and so to its views."""
+    """Apply `asin` in place, which also changes the views of this tensor."""
 def asinh(input: Operand) -> Tensor:
     """Compute the inverse hyperbolic sine."""
 def asinh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `asinh`: the result is written to this tensor, and so to its views."""
+    """Apply `asinh` in place, which also changes the views of this tensor."""
 def atan(input: Operand) -> Tensor:
     """Compute the inverse tangent in radians."""
 def atan2(input: Operand, other: Operand) -> Tensor:
     """Compute the angle of the point (x = other, y = input) in radians, from -pi to pi."""
 def atan2_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `atan2`: the result is written to this tensor, and so to its views."""
+    """Apply `atan2` in place, which also changes the views of this tensor."""
 def atan_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `atan`: the result is written to this tensor, and so to its views."""
+    """Apply `atan` in place, which also changes the views of this tensor."""
 def atanh(input: Operand) -> Tensor:
     """Compute the inverse hyperbolic tangent; NaN beyond -1 and 1."""
 def atanh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `atanh`: the result is written to this tensor, and so to its views."""
+    """Apply `atanh` in place, which also changes the views of this tensor."""
 def atleast_1d(*tensors: Any) -> Any:
     """Convert zero-dimensional tensors to vectors of one element."""
 def atleast_2d(*tensors: Any) -> Any:
@@ -411,7 +411,7 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: builtins.flo
 
     >>> nt.baddbmm(nt.ones(2, 1, 2), nt.ones(2, 1, 3), nt.ones(2, 3, 2))"""
 def baddbmm_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `baddbmm`: the result is written to this tensor, and so to its views."""
+    """Apply `baddbmm` in place, which also changes the views of this tensor."""
 def bartlett_window(window_length: builtins.int, periodic: builtins.bool = True, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Return a triangle that is 0 at the ends. periodic omits the last element of the symmetric window."""
 def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None, training: builtins.bool = False, momentum: builtins.float | Tensor = 0.1, eps: builtins.float = 1e-05) -> Tensor:
@@ -471,27 +471,27 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
 def bitwise_and(input: Operand, other: Operand) -> Tensor:
     """Return the bitwise input & other."""
 def bitwise_and_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `bitwise_and`: the result is written to this tensor, and so to its views."""
+    """Apply `bitwise_and` in place, which also changes the views of this tensor."""
 def bitwise_left_shift(input: Operand, other: Operand) -> Tensor:
     """Shift bits to the left: input << other."""
 def bitwise_left_shift_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `bitwise_left_shift`: the result is written to this tensor, and so to its views."""
+    """Apply `bitwise_left_shift` in place, which also changes the views of this tensor."""
 def bitwise_not(input: Operand) -> Tensor:
     """Return the bitwise complement, ~input."""
 def bitwise_not_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `bitwise_not`: the result is written to this tensor, and so to its views."""
+    """Apply `bitwise_not` in place, which also changes the views of this tensor."""
 def bitwise_or(input: Operand, other: Operand) -> Tensor:
     """Return the bitwise input | other."""
 def bitwise_or_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `bitwise_or`: the result is written to this tensor, and so to its views."""
+    """Apply `bitwise_or` in place, which also changes the views of this tensor."""
 def bitwise_right_shift(input: Operand, other: Operand) -> Tensor:
     """Shift bits to the right: input >> other. The sign is kept."""
 def bitwise_right_shift_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `bitwise_right_shift`: the result is written to this tensor, and so to its views."""
+    """Apply `bitwise_right_shift` in place, which also changes the views of this tensor."""
 def bitwise_xor(input: Operand, other: Operand) -> Tensor:
     """Return the bitwise input ^ other."""
 def bitwise_xor_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `bitwise_xor`: the result is written to this tensor, and so to its views."""
+    """Apply `bitwise_xor` in place, which also changes the views of this tensor."""
 def blackman_window(window_length: builtins.int, periodic: builtins.bool = True, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Return 0.42 - 0.5 cos(x) + 0.08 cos(2 x) over a turn. periodic omits the last element of the symmetric window."""
 def block_diag(*tensors: Any) -> Tensor:
@@ -531,11 +531,11 @@ def cdist(x1: Tensor, x2: Tensor, p: builtins.float = 2.0, compute_mode: builtin
 def ceil(input: Operand) -> Tensor:
     """Round up to an integer."""
 def ceil_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `ceil`: the result is written to this tensor, and so to its views."""
+    """Apply `ceil` in place, which also changes the views of this tensor."""
 def celu(input: Operand, alpha: builtins.float = 1.0) -> Tensor:
     """Return max(input, 0) + min(alpha * (exp(input / alpha) - 1), 0)."""
 def celu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `celu`: the result is written to this tensor, and so to its views."""
+    """Apply `celu` in place, which also changes the views of this tensor."""
 def channel_shuffle(input: Tensor, groups: builtins.int) -> Tensor:
     """Interleave the channels of the groups of (batch, groups * n, ...).
 
@@ -564,15 +564,15 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
 
     >>> nt.clamp(nt.tensor([-2.0, 0.5, 3.0]), min=0.0, max=1.0)"""
 def clamp_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `clamp`: the result is written to this tensor, and so to its views."""
+    """Apply `clamp` in place, which also changes the views of this tensor."""
 def clamp_max(input: Tensor, max: Operand) -> Tensor:
     """Return the smaller of input and max."""
 def clamp_max_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `clamp_max`: the result is written to this tensor, and so to its views."""
+    """Apply `clamp_max` in place, which also changes the views of this tensor."""
 def clamp_min(input: Tensor, min: Operand) -> Tensor:
     """Return the larger of input and min."""
 def clamp_min_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `clamp_min`: the result is written to this tensor, and so to its views."""
+    """Apply `clamp_min` in place, which also changes the views of this tensor."""
 def clip(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """Limit input to [min, max]. NaN stays NaN; max wins where min > max.
 
@@ -585,7 +585,7 @@ def clip(input: Tensor, min: Operand | None = None, max: Operand | None = None) 
 
     >>> nt.clamp(nt.tensor([-2.0, 0.5, 3.0]), min=0.0, max=1.0)"""
 def clip_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `clip`: the result is written to this tensor, and so to its views."""
+    """Apply `clip` in place, which also changes the views of this tensor."""
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """Return a new tensor with the same value, whatever the memory format. Values never change: nothing is copied."""
 def column_stack(tensors: Sequence[Operand]) -> Tensor:
@@ -664,17 +664,17 @@ def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
 def copysign(input: Operand, other: Operand) -> Tensor:
     """Return the magnitude of input with the sign of other, also that of a zero."""
 def copysign_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `copysign`: the result is written to this tensor, and so to its views."""
+    """Apply `copysign` in place, which also changes the views of this tensor."""
 def corrcoef(input: Tensor) -> Tensor:
     """Return the correlations of the rows of a matrix, whose columns are samples."""
 def cos(input: Operand) -> Tensor:
     """Compute the cosine of an angle in radians."""
 def cos_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `cos`: the result is written to this tensor, and so to its views."""
+    """Apply `cos` in place, which also changes the views of this tensor."""
 def cosh(input: Operand) -> Tensor:
     """Compute the hyperbolic cosine."""
 def cosh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `cosh`: the result is written to this tensor, and so to its views."""
+    """Apply `cosh` in place, which also changes the views of this tensor."""
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: builtins.float = 0.0, *, reduction: builtins.str = 'mean') -> Tensor:
     """Return 1 - cosine of two rows where target is 1, and max(cosine - margin, 0) where it is -1.
 
@@ -735,17 +735,17 @@ def cummin(input: Tensor, dim: builtins.int) -> ValuesIndices:
 def cumprod(input: Operand, dim: Dims, *, dtype: Any = None) -> Tensor:
     """Compute the running product along dim; integers give int64."""
 def cumprod_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `cumprod`: the result is written to this tensor, and so to its views."""
+    """Apply `cumprod` in place, which also changes the views of this tensor."""
 def cumsum(input: Operand, dim: Dims, *, dtype: Any = None) -> Tensor:
     """Compute the running sum along dim; integers give int64. Floats are added in float64 and rounded once."""
 def cumsum_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `cumsum`: the result is written to this tensor, and so to its views."""
+    """Apply `cumsum` in place, which also changes the views of this tensor."""
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: builtins.float = 1, dim: builtins.int = -1) -> Tensor:
     """Return the integrals up to each sample except the first, like `trapezoid`."""
 def deg2rad(input: Operand) -> Tensor:
     """Convert degrees to radians."""
 def deg2rad_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `deg2rad`: the result is written to this tensor, and so to its views."""
+    """Apply `deg2rad` in place, which also changes the views of this tensor."""
 def dequantize(input: Operand) -> Tensor:
     """Convert a quantized tensor to float32.
 
@@ -794,7 +794,7 @@ def diff(input: Tensor, n: builtins.int = 1, dim: builtins.int = -1, prepend: Te
 def digamma(input: Operand) -> Tensor:
     """Compute the derivative of lgamma; infinite at 0, NaN at negative integers."""
 def digamma_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `digamma`: the result is written to this tensor, and so to its views."""
+    """Apply `digamma` in place, which also changes the views of this tensor."""
 def dist(input: Tensor, other: Tensor, p: builtins.float = 2.0) -> Tensor:
     """Return the p-norm of the difference of all elements."""
 def div(input: Operand, other: Operand, *, rounding_mode: builtins.str | None = None) -> Tensor:
@@ -808,7 +808,7 @@ def div(input: Operand, other: Operand, *, rounding_mode: builtins.str | None = 
     Raises:
         ArgumentError: `rounding_mode` has another value."""
 def div_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `div`: the result is written to this tensor, and so to its views."""
+    """Apply `div` in place, which also changes the views of this tensor."""
 def divide(input: Operand, other: Operand, *, rounding_mode: builtins.str | None = None) -> Tensor:
     """Return input / other.
 
@@ -820,7 +820,7 @@ def divide(input: Operand, other: Operand, *, rounding_mode: builtins.str | None
     Raises:
         ArgumentError: `rounding_mode` has another value."""
 def divide_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `divide`: the result is written to this tensor, and so to its views."""
+    """Apply `divide` in place, which also changes the views of this tensor."""
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Return the sum of the products of two vectors.
 
@@ -858,7 +858,7 @@ def einsum(equation: builtins.str, *operands: Any) -> Tensor:
 def elu(input: Operand, alpha: builtins.float = 1.0) -> Tensor:
     """Return input where positive, else alpha * (exp(input) - 1)."""
 def elu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `elu`: the result is written to this tensor, and so to its views."""
+    """Apply `elu` in place, which also changes the views of this tensor."""
 def embedding(input: Tensor, weight: Tensor, padding_idx: builtins.int | None = None, max_norm: builtins.float | None = None, norm_type: builtins.float = 2.0, scale_grad_by_freq: builtins.bool = False, sparse: builtins.bool = False) -> Tensor:
     """Return the rows of weight at the indices in input. Rows of quantized weights are float32.
 
@@ -898,31 +898,31 @@ def enable_grad(function: Any = None) -> Any:
 def eq(input: Operand, other: Operand) -> Tensor:
     """Compare: input == other."""
 def eq_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `eq`: the result is written to this tensor, and so to its views."""
+    """Apply `eq` in place, which also changes the views of this tensor."""
 def equal(input: Tensor, other: Tensor) -> builtins.bool:
     """Return True if shape and all elements are equal. Reads the value."""
 def erf(input: Operand) -> Tensor:
     """Compute the error function."""
 def erf_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `erf`: the result is written to this tensor, and so to its views."""
+    """Apply `erf` in place, which also changes the views of this tensor."""
 def erfc(input: Operand) -> Tensor:
     """Compute 1 - erf(input), with full relative precision where it is small."""
 def erfc_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `erfc`: the result is written to this tensor, and so to its views."""
+    """Apply `erfc` in place, which also changes the views of this tensor."""
 def erfinv(input: Operand) -> Tensor:
     """Return x with erf(x) = input; infinite at -1 and 1, NaN beyond.
 
     Computed by Giles' approximation and a step of Halley's method."""
 def erfinv_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `erfinv`: the result is written to this tensor, and so to its views."""
+    """Apply `erfinv` in place, which also changes the views of this tensor."""
 def exp(input: Operand) -> Tensor:
     """Raise e to the power of input."""
 def exp2(input: Operand) -> Tensor:
     """Raise 2 to the power of input."""
 def exp2_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `exp2`: the result is written to this tensor, and so to its views."""
+    """Apply `exp2` in place, which also changes the views of this tensor."""
 def exp_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `exp`: the result is written to this tensor, and so to its views."""
+    """Apply `exp` in place, which also changes the views of this tensor."""
 def expand(input: Operand, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
     """Repeat dimensions of extent 1 to the given extents without copying; -1 keeps an extent.
 
@@ -934,7 +934,7 @@ def expand_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
 def expm1(input: Operand) -> Tensor:
     """Compute exp(input) - 1, accurate near zero."""
 def expm1_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `expm1`: the result is written to this tensor, and so to its views."""
+    """Apply `expm1` in place, which also changes the views of this tensor."""
 def eye(n: builtins.int, m: builtins.int | None = None, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Create a matrix of n rows and m (default n) columns with ones on the diagonal."""
 def feature_alpha_dropout(input: Tensor, p: builtins.float = 0.5, training: builtins.bool = False) -> Tensor:
@@ -944,7 +944,7 @@ def finfo(type: Any = None) -> FloatLimits:
 def fix(input: Operand) -> Tensor:
     """Round toward zero to an integer."""
 def fix_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `fix`: the result is written to this tensor, and so to its views."""
+    """Apply `fix` in place, which also changes the views of this tensor."""
 def flash_attn_ext(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, scale: builtins.float = 1.0, max_bias: builtins.float = 0.0, logit_softcap: builtins.float = 0.0, sinks: Tensor | None = None) -> Tensor:
     """Compute attention of (batch, heads, tokens, features). Sums are float32.
 
@@ -975,23 +975,23 @@ def float_power(input: Operand, exponent: Operand) -> Tensor:
 def floor(input: Operand) -> Tensor:
     """Round down to an integer."""
 def floor_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `floor`: the result is written to this tensor, and so to its views."""
+    """Apply `floor` in place, which also changes the views of this tensor."""
 def floor_divide(input: Operand, other: Operand) -> Tensor:
     """Divide and round down, also infinite numbers. Integer division by zero raises ZeroDivisionError when it runs."""
 def floor_divide_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `floor_divide`: the result is written to this tensor, and so to its views."""
+    """Apply `floor_divide` in place, which also changes the views of this tensor."""
 def fmax(input: Operand, other: Operand) -> Tensor:
     """Return the larger of two elements, or the other one if one is NaN."""
 def fmax_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `fmax`: the result is written to this tensor, and so to its views."""
+    """Apply `fmax` in place, which also changes the views of this tensor."""
 def fmin(input: Operand, other: Operand) -> Tensor:
     """Return the smaller of two elements, or the other one if one is NaN."""
 def fmin_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `fmin`: the result is written to this tensor, and so to its views."""
+    """Apply `fmin` in place, which also changes the views of this tensor."""
 def fmod(input: Operand, other: Operand) -> Tensor:
     """Return the remainder of division rounded toward zero, with the sign of input."""
 def fmod_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `fmod`: the result is written to this tensor, and so to its views."""
+    """Apply `fmod` in place, which also changes the views of this tensor."""
 def fold(input: Tensor, output_size: Sizes, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1) -> Tensor:
     """Add columns where `unfold` took them from: the transpose of `unfold`.
 
@@ -1006,7 +1006,7 @@ def fold(input: Tensor, output_size: Sizes, kernel_size: Sizes, dilation: Sizes 
 def frac(input: Operand) -> Tensor:
     """Return the fraction, input - trunc(input)."""
 def frac_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `frac`: the result is written to this tensor, and so to its views."""
+    """Apply `frac` in place, which also changes the views of this tensor."""
 def frexp(input: Tensor) -> MantissaExponent:
     """Split floats into a mantissa and an int32 power of two.
 
@@ -1097,11 +1097,11 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor, full: builtins
 def gcd(input: Operand, other: Operand) -> Tensor:
     """Compute the greatest common divisor."""
 def gcd_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `gcd`: the result is written to this tensor, and so to its views."""
+    """Apply `gcd` in place, which also changes the views of this tensor."""
 def ge(input: Operand, other: Operand) -> Tensor:
     """Compare: input >= other."""
 def ge_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `ge`: the result is written to this tensor, and so to its views."""
+    """Apply `ge` in place, which also changes the views of this tensor."""
 def geglu(input: Tensor, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
     """Return gelu(x, tanh form) * gate. Without a gate, x and gate are the first and second half of the last dimension, or the second and first if `swapped`."""
 def geglu_erf(input: Tensor, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
@@ -1113,11 +1113,11 @@ def gelu(input: Tensor, approximate: builtins.str = 'none') -> Tensor:
 def gelu_erf(input: Operand) -> Tensor:
     """Compute the exact Gaussian error linear unit: 0.5 x (1 + erf(x / sqrt(2)))."""
 def gelu_erf_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `gelu_erf`: the result is written to this tensor, and so to its views."""
+    """Apply `gelu_erf` in place, which also changes the views of this tensor."""
 def gelu_quick(input: Operand) -> Tensor:
     """Return input * sigmoid(1.702 * input)."""
 def gelu_quick_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `gelu_quick`: the result is written to this tensor, and so to its views."""
+    """Apply `gelu_quick` in place, which also changes the views of this tensor."""
 def ger(input: Tensor, vec2: Tensor) -> Tensor:
     """Return all products of elements of two vectors.
 
@@ -1162,11 +1162,11 @@ def gradient(input: Tensor, *, spacing: Operand | Sequence[Operand] | None = Non
 def greater(input: Operand, other: Operand) -> Tensor:
     """Compare: input > other."""
 def greater_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `greater`: the result is written to this tensor, and so to its views."""
+    """Apply `greater` in place, which also changes the views of this tensor."""
 def greater_equal(input: Operand, other: Operand) -> Tensor:
     """Compare: input >= other."""
 def greater_equal_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `greater_equal`: the result is written to this tensor, and so to its views."""
+    """Apply `greater_equal` in place, which also changes the views of this tensor."""
 def grid_sample(input: Tensor, grid: Tensor, mode: builtins.str = 'bilinear', padding_mode: builtins.str = 'zeros', align_corners: builtins.bool | None = None) -> Tensor:
     """Sample input at coordinates.
 
@@ -1207,7 +1207,7 @@ def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None) -> T
 def gt(input: Operand, other: Operand) -> Tensor:
     """Compare: input > other."""
 def gt_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `gt`: the result is written to this tensor, and so to its views."""
+    """Apply `gt` in place, which also changes the views of this tensor."""
 def gumbel_softmax(logits: Tensor, tau: builtins.float = 1.0, hard: builtins.bool = False, eps: builtins.float = 1e-10, dim: builtins.int = -1) -> Tensor:
     """Return softmax((logits + Gumbel noise) / tau) over dim: a sample of the categories for a small tau.
 
@@ -1225,25 +1225,25 @@ def hann_window(window_length: builtins.int, periodic: builtins.bool = True, *, 
 def hardshrink(input: Operand, lambd: builtins.float = 0.5) -> Tensor:
     """Return input where it is outside [-lambd, lambd], else zero."""
 def hardshrink_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `hardshrink`: the result is written to this tensor, and so to its views."""
+    """Apply `hardshrink` in place, which also changes the views of this tensor."""
 def hardsigmoid(input: Operand) -> Tensor:
     """Return min(max(input + 3, 0), 6) / 6."""
 def hardsigmoid_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `hardsigmoid`: the result is written to this tensor, and so to its views."""
+    """Apply `hardsigmoid` in place, which also changes the views of this tensor."""
 def hardswish(input: Operand) -> Tensor:
     """Return input * min(max(input + 3, 0), 6) / 6."""
 def hardswish_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `hardswish`: the result is written to this tensor, and so to its views."""
+    """Apply `hardswish` in place, which also changes the views of this tensor."""
 def hardtanh(input: Operand, min_val: builtins.float = -1.0, max_val: builtins.float = 1.0) -> Tensor:
     """Limit input to [min_val, max_val]."""
 def hardtanh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `hardtanh`: the result is written to this tensor, and so to its views."""
+    """Apply `hardtanh` in place, which also changes the views of this tensor."""
 def heaviside(input: Operand, values: Operand) -> Tensor:
     """Return 0 where input < 0, 1 where input > 0, and values where it is 0.
 
     >>> nt.heaviside(nt.tensor([-1.0, 0.0, 1.0]), 0.5)"""
 def heaviside_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `heaviside`: the result is written to this tensor, and so to its views."""
+    """Apply `heaviside` in place, which also changes the views of this tensor."""
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: builtins.float = 1.0, *, reduction: builtins.str = 'mean') -> Tensor:
     """Return a distance where target is 1, and max(margin - distance, 0) where it is -1."""
 def histc(input: Tensor, bins: builtins.int = 100, min: builtins.float = 0, max: builtins.float = 0) -> Tensor:
@@ -1273,7 +1273,7 @@ def huber_loss(input: Tensor, target: Tensor, reduction: builtins.str = 'mean', 
 def hypot(input: Operand, other: Operand) -> Tensor:
     """Compute sqrt(input^2 + other^2) without overflow."""
 def hypot_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `hypot`: the result is written to this tensor, and so to its views."""
+    """Apply `hypot` in place, which also changes the views of this tensor."""
 def i0(input: Tensor) -> Tensor:
     """Compute the modified Bessel function of the first kind and order 0."""
 def iinfo(type: Any) -> IntegerLimits:
@@ -1296,19 +1296,19 @@ def index_add(input: Tensor, dim: builtins.int, index: Tensor, source: Tensor, *
 
     >>> nt.index_add(nt.zeros(3), 0, nt.tensor([0, 0]), nt.tensor([1.0, 2.0]))"""
 def index_add_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `index_add`: the result is written to this tensor, and so to its views."""
+    """Apply `index_add` in place, which also changes the views of this tensor."""
 def index_copy(input: Tensor, dim: builtins.int, index: Tensor, source: Tensor) -> Tensor:
     """Return input with the slices at the positions `index` along dim replaced by those of source.
 
     >>> nt.index_copy(nt.zeros(3), 0, nt.tensor([2, 0]), nt.tensor([1.0, 2.0]))"""
 def index_copy_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `index_copy`: the result is written to this tensor, and so to its views."""
+    """Apply `index_copy` in place, which also changes the views of this tensor."""
 def index_fill(input: Tensor, dim: builtins.int, index: Tensor, value: builtins.float) -> Tensor:
     """Return input with the slices at the positions `index` along dim set to value.
 
     >>> nt.index_fill(nt.zeros(3), 0, nt.tensor([2, 0]), 7.0)"""
 def index_fill_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `index_fill`: the result is written to this tensor, and so to its views."""
+    """Apply `index_fill` in place, which also changes the views of this tensor."""
 def index_put(input: Tensor, indices: Sequence[Tensor], values: Operand, accumulate: builtins.bool = False) -> Tensor:
     """Return input with input[indices] replaced by values.
 
@@ -1319,13 +1319,13 @@ def index_put(input: Tensor, indices: Sequence[Tensor], values: Operand, accumul
 
     >>> nt.index_put(nt.zeros(3), (nt.tensor([2, 0]),), nt.tensor([1.0, 2.0]))"""
 def index_put_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `index_put`: the result is written to this tensor, and so to its views."""
+    """Apply `index_put` in place, which also changes the views of this tensor."""
 def index_reduce(input: Tensor, dim: builtins.int, index: Tensor, source: Tensor, reduce: builtins.str, *, include_self: builtins.bool = True) -> Tensor:
     """Reduce the slices of input at the positions `index` along dim with those of source, like `scatter_reduce`.
 
     >>> nt.index_reduce(nt.ones(2), 0, nt.tensor([0, 0]), nt.tensor([2.0, 3.0]), "prod")"""
 def index_reduce_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `index_reduce`: the result is written to this tensor, and so to its views."""
+    """Apply `index_reduce` in place, which also changes the views of this tensor."""
 def index_select(input: Tensor, dim: builtins.int, index: Tensor) -> Tensor:
     """Return the slices of input at the positions in the vector `index` along dim.
 
@@ -1395,7 +1395,7 @@ def isclose(input: Tensor, other: Tensor, rtol: builtins.float = 1e-05, atol: bu
 def isfinite(input: Operand) -> Tensor:
     """Return True where input is neither infinite nor NaN."""
 def isfinite_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `isfinite`: the result is written to this tensor, and so to its views."""
+    """Apply `isfinite` in place, which also changes the views of this tensor."""
 def isin(elements: Operand, test_elements: Operand, *, assume_unique: builtins.bool = False, invert: builtins.bool = False) -> Tensor:
     """Return True for each element that is among test_elements. Elements are compared one by one.
 
@@ -1403,19 +1403,19 @@ def isin(elements: Operand, test_elements: Operand, *, assume_unique: builtins.b
 def isinf(input: Operand) -> Tensor:
     """Return True where input is plus or minus infinity."""
 def isinf_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `isinf`: the result is written to this tensor, and so to its views."""
+    """Apply `isinf` in place, which also changes the views of this tensor."""
 def isnan(input: Operand) -> Tensor:
     """Return True where input is NaN."""
 def isnan_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `isnan`: the result is written to this tensor, and so to its views."""
+    """Apply `isnan` in place, which also changes the views of this tensor."""
 def isneginf(input: Operand) -> Tensor:
     """Return True where input is minus infinity."""
 def isneginf_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `isneginf`: the result is written to this tensor, and so to its views."""
+    """Apply `isneginf` in place, which also changes the views of this tensor."""
 def isposinf(input: Operand) -> Tensor:
     """Return True where input is plus infinity."""
 def isposinf_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `isposinf`: the result is written to this tensor, and so to its views."""
+    """Apply `isposinf` in place, which also changes the views of this tensor."""
 def kaiser_window(window_length: builtins.int, periodic: builtins.bool = True, beta: builtins.float = 12.0, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Return Kaiser's window with a shape parameter. periodic omits the last element of the symmetric window."""
 def kl_div(input: Tensor, target: Tensor, reduction: builtins.str = 'mean', log_target: builtins.bool = False) -> Tensor:
@@ -1448,37 +1448,37 @@ def layer_norm(input: Tensor, normalized_shape: builtins.int | Sequence[builtins
 def lcm(input: Operand, other: Operand) -> Tensor:
     """Compute the least common multiple."""
 def lcm_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `lcm`: the result is written to this tensor, and so to its views."""
+    """Apply `lcm` in place, which also changes the views of this tensor."""
 def ldexp(input: Operand, other: Operand) -> Tensor:
     """Return input * 2^other."""
 def ldexp_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `ldexp`: the result is written to this tensor, and so to its views."""
+    """Apply `ldexp` in place, which also changes the views of this tensor."""
 def le(input: Operand, other: Operand) -> Tensor:
     """Compare: input <= other."""
 def le_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `le`: the result is written to this tensor, and so to its views."""
+    """Apply `le` in place, which also changes the views of this tensor."""
 def leaky_relu(input: Operand, negative_slope: builtins.float = 0.01) -> Tensor:
     """Return input where positive, else negative_slope * input."""
 def leaky_relu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `leaky_relu`: the result is written to this tensor, and so to its views."""
+    """Apply `leaky_relu` in place, which also changes the views of this tensor."""
 def lerp(input: Operand, end: Operand, weight: Operand) -> Tensor:
     """Interpolate: input + weight * (end - input), computed from the nearer end so that a weight of 1 gives end.
 
     >>> nt.lerp(nt.tensor([0.0, 10.0]), nt.tensor([1.0, 20.0]), 0.25)"""
 def lerp_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `lerp`: the result is written to this tensor, and so to its views."""
+    """Apply `lerp` in place, which also changes the views of this tensor."""
 def less(input: Operand, other: Operand) -> Tensor:
     """Compare: input < other."""
 def less_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `less`: the result is written to this tensor, and so to its views."""
+    """Apply `less` in place, which also changes the views of this tensor."""
 def less_equal(input: Operand, other: Operand) -> Tensor:
     """Compare: input <= other."""
 def less_equal_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `less_equal`: the result is written to this tensor, and so to its views."""
+    """Apply `less_equal` in place, which also changes the views of this tensor."""
 def lgamma(input: Operand) -> Tensor:
     """Compute the natural logarithm of |gamma(input)|; infinite at 0 and at negative integers."""
 def lgamma_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `lgamma`: the result is written to this tensor, and so to its views."""
+    """Apply `lgamma` in place, which also changes the views of this tensor."""
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return input @ weight.T + bias in the dtype of input.
 
@@ -1507,17 +1507,17 @@ def log(input: Operand) -> Tensor:
 def log10(input: Operand) -> Tensor:
     """Compute the logarithm to base 10, exact for powers of ten."""
 def log10_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `log10`: the result is written to this tensor, and so to its views."""
+    """Apply `log10` in place, which also changes the views of this tensor."""
 def log1p(input: Operand) -> Tensor:
     """Compute log(1 + input), accurate near zero."""
 def log1p_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `log1p`: the result is written to this tensor, and so to its views."""
+    """Apply `log1p` in place, which also changes the views of this tensor."""
 def log2(input: Operand) -> Tensor:
     """Compute the logarithm to base 2, exact for powers of two."""
 def log2_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `log2`: the result is written to this tensor, and so to its views."""
+    """Apply `log2` in place, which also changes the views of this tensor."""
 def log_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `log`: the result is written to this tensor, and so to its views."""
+    """Apply `log` in place, which also changes the views of this tensor."""
 def log_softmax(input: Operand, dim: Dims, dtype: Any = None) -> Tensor:
     """Compute log(softmax(input)) over dim without overflow."""
 def logaddexp(input: Operand, other: Operand) -> Tensor:
@@ -1525,9 +1525,9 @@ def logaddexp(input: Operand, other: Operand) -> Tensor:
 def logaddexp2(input: Operand, other: Operand) -> Tensor:
     """Compute log2(2^input + 2^other) without overflow."""
 def logaddexp2_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `logaddexp2`: the result is written to this tensor, and so to its views."""
+    """Apply `logaddexp2` in place, which also changes the views of this tensor."""
 def logaddexp_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `logaddexp`: the result is written to this tensor, and so to its views."""
+    """Apply `logaddexp` in place, which also changes the views of this tensor."""
 def logcumsumexp(input: Operand, dim: Dims) -> Tensor:
     """Compute the logarithm of the running sum of exp(input) along dim without overflow."""
 def logdet(input: Tensor) -> Tensor:
@@ -1535,27 +1535,27 @@ def logdet(input: Tensor) -> Tensor:
 def logical_and(input: Operand, other: Operand) -> Tensor:
     """Return True where both elements are true (not zero)."""
 def logical_and_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `logical_and`: the result is written to this tensor, and so to its views."""
+    """Apply `logical_and` in place, which also changes the views of this tensor."""
 def logical_not(input: Operand) -> Tensor:
     """Return True where input is false (zero)."""
 def logical_not_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `logical_not`: the result is written to this tensor, and so to its views."""
+    """Apply `logical_not` in place, which also changes the views of this tensor."""
 def logical_or(input: Operand, other: Operand) -> Tensor:
     """Return True where either element is true."""
 def logical_or_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `logical_or`: the result is written to this tensor, and so to its views."""
+    """Apply `logical_or` in place, which also changes the views of this tensor."""
 def logical_xor(input: Operand, other: Operand) -> Tensor:
     """Return True where exactly one element is true."""
 def logical_xor_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `logical_xor`: the result is written to this tensor, and so to its views."""
+    """Apply `logical_xor` in place, which also changes the views of this tensor."""
 def logit(input: Operand, eps: builtins.float | None = None) -> Tensor:
     """Compute log(input / (1 - input)), with input limited to [eps, 1 - eps] if eps is given."""
 def logit_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `logit`: the result is written to this tensor, and so to its views."""
+    """Apply `logit` in place, which also changes the views of this tensor."""
 def logsigmoid(input: Operand) -> Tensor:
     """Compute log(sigmoid(input)) without overflow."""
 def logsigmoid_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `logsigmoid`: the result is written to this tensor, and so to its views."""
+    """Apply `logsigmoid` in place, which also changes the views of this tensor."""
 def logspace(start: builtins.float, end: builtins.float, steps: builtins.int, base: builtins.float = 10.0, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Create `steps` numbers from base ** start to base ** end whose logarithms are evenly spaced.
 
@@ -1579,7 +1579,7 @@ def lp_pool3d(input: Tensor, norm_type: builtins.float, kernel_size: Sizes, stri
 def lt(input: Operand, other: Operand) -> Tensor:
     """Compare: input < other."""
 def lt_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `lt`: the result is written to this tensor, and so to its views."""
+    """Apply `lt` in place, which also changes the views of this tensor."""
 def lu(input: Tensor, pivot: builtins.bool = True, get_infos: builtins.bool = False) -> builtins.tuple[Tensor, ...]:
     """Return the LU factorization like `linalg.lu_factor`; get_infos adds the failures of `linalg.lu_factor_ex`."""
 def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
@@ -1605,13 +1605,13 @@ def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: 
 def masked_fill(input: Tensor, mask: Tensor, value: builtins.float | Tensor) -> Tensor:
     """Return input with `value` where mask is true; keeps the input's dtype."""
 def masked_fill_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `masked_fill`: the result is written to this tensor, and so to its views."""
+    """Apply `masked_fill` in place, which also changes the views of this tensor."""
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """Return input with the elements of source, in order, where mask is true. Reads the mask.
 
     >>> nt.masked_scatter(nt.zeros(3), nt.tensor([True, False, True]), nt.tensor([5.0, 6.0]))"""
 def masked_scatter_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `masked_scatter`: the result is written to this tensor, and so to its views."""
+    """Apply `masked_scatter` in place, which also changes the views of this tensor."""
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """Return the elements where mask is true, as a vector. Reads the mask."""
 def matmul(input: Operand, other: Operand) -> Tensor:
@@ -1702,7 +1702,7 @@ def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Sizes, stride: Siz
 def maximum(input: Operand, other: Operand) -> Tensor:
     """Return the larger of two elements, or NaN if either is NaN."""
 def maximum_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `maximum`: the result is written to this tensor, and so to its views."""
+    """Apply `maximum` in place, which also changes the views of this tensor."""
 def mean(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
     """Compute the arithmetic mean over dim (None = all)."""
 def median(input: Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
@@ -1726,11 +1726,11 @@ def min(input: Tensor, dim: builtins.int | Operand | None = None, keepdim: built
 def minimum(input: Operand, other: Operand) -> Tensor:
     """Return the smaller of two elements, or NaN if either is NaN."""
 def minimum_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `minimum`: the result is written to this tensor, and so to its views."""
+    """Apply `minimum` in place, which also changes the views of this tensor."""
 def mish(input: Operand) -> Tensor:
     """Return input * tanh(softplus(input))."""
 def mish_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `mish`: the result is written to this tensor, and so to its views."""
+    """Apply `mish` in place, which also changes the views of this tensor."""
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Return the product of two matrices."""
 def mode(input: Tensor, dim: builtins.int = -1, keepdim: builtins.bool = False) -> ValuesIndices:
@@ -1746,7 +1746,7 @@ def msort(input: Tensor) -> Tensor:
 def mul(input: Operand, other: Operand) -> Tensor:
     """Return input * other."""
 def mul_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `mul`: the result is written to this tensor, and so to its views."""
+    """Apply `mul` in place, which also changes the views of this tensor."""
 def mul_mat(a: Tensor, b: Tensor, *, exact: builtins.bool = False) -> Tensor:
     """Return b @ a.T, GGML's product with weights. Floats give float32, integers of up to 32 bits int32.
 
@@ -1841,7 +1841,7 @@ def multinomial(input: Tensor, num_samples: builtins.int, replacement: builtins.
 def multiply(input: Operand, other: Operand) -> Tensor:
     """Return input * other."""
 def multiply_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `multiply`: the result is written to this tensor, and so to its views."""
+    """Apply `multiply` in place, which also changes the views of this tensor."""
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """Return the product of a matrix and a vector.
 
@@ -1851,7 +1851,7 @@ def mvlgamma(input: Tensor, p: builtins.int) -> Tensor:
 
     >>> nt.mvlgamma(nt.tensor([3.0, 4.0]), 2)"""
 def mvlgamma_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `mvlgamma`: the result is written to this tensor, and so to its views."""
+    """Apply `mvlgamma` in place, which also changes the views of this tensor."""
 def nan_to_num(input: Tensor, nan: builtins.float = 0.0, posinf: builtins.float | None = None, neginf: builtins.float | None = None) -> Tensor:
     """Replace NaN and infinities.
 
@@ -1860,7 +1860,7 @@ def nan_to_num(input: Tensor, nan: builtins.float = 0.0, posinf: builtins.float 
         posinf: Replacement of infinity; None for the largest number of the dtype.
         neginf: Replacement of minus infinity; None for the lowest number of the dtype."""
 def nan_to_num_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `nan_to_num`: the result is written to this tensor, and so to its views."""
+    """Apply `nan_to_num` in place, which also changes the views of this tensor."""
 def nanmean(input: Tensor, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
     """Return the mean over dim (None for all) of the elements that are not NaN; NaN if there are none."""
 def nanmedian(input: Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
@@ -1886,19 +1886,19 @@ def narrow_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
 def ne(input: Operand, other: Operand) -> Tensor:
     """Compare: input != other."""
 def ne_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `ne`: the result is written to this tensor, and so to its views."""
+    """Apply `ne` in place, which also changes the views of this tensor."""
 def neg(input: Operand) -> Tensor:
     """Return -input."""
 def neg_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `neg`: the result is written to this tensor, and so to its views."""
+    """Apply `neg` in place, which also changes the views of this tensor."""
 def negative(input: Operand) -> Tensor:
     """Return -input."""
 def negative_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `negative`: the result is written to this tensor, and so to its views."""
+    """Apply `negative` in place, which also changes the views of this tensor."""
 def nextafter(input: Operand, other: Operand) -> Tensor:
     """Return the next number after input toward other."""
 def nextafter_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `nextafter`: the result is written to this tensor, and so to its views."""
+    """Apply `nextafter` in place, which also changes the views of this tensor."""
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: builtins.bool | None = None, ignore_index: builtins.int = -100, reduce: builtins.bool | None = None, reduction: builtins.str = 'mean') -> Tensor:
     """Return minus the log-probability of the target class. The mean is weighted.
 
@@ -1951,7 +1951,7 @@ def normalize(input: Tensor, p: builtins.float = 2.0, dim: builtins.int = 1, eps
 def not_equal(input: Operand, other: Operand) -> Tensor:
     """Compare: input != other."""
 def not_equal_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `not_equal`: the result is written to this tensor, and so to its views."""
+    """Apply `not_equal` in place, which also changes the views of this tensor."""
 def numel(input: Tensor) -> builtins.int:
     """Return the number of elements."""
 def one_hot(input: Tensor, num_classes: builtins.int = -1) -> Tensor:
@@ -2032,7 +2032,7 @@ def pow(input: Operand | np.generic, exponent: Operand | np.generic) -> Tensor:
         ArgumentError: Integers with a negative exponent given as a number.
         DTypeError: Both operands are bool."""
 def pow_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `pow`: the result is written to this tensor, and so to its views."""
+    """Apply `pow` in place, which also changes the views of this tensor."""
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """Return input where it is positive, else input * weight, of one element or one per channel (dimension 1).
 
@@ -2048,7 +2048,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: builtins.bool 
 
     >>> nt.put(nt.zeros(2, 2), nt.tensor([3]), nt.tensor([7.0]))"""
 def put_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `put`: the result is written to this tensor, and so to its views."""
+    """Apply `put` in place, which also changes the views of this tensor."""
 def qr(input: Tensor, some: builtins.bool = True) -> QR:
     """Return the QR decomposition, like `linalg.qr`; some=False makes Q square."""
 def quantile(input: Tensor, q: builtins.float | Sequence[builtins.float] | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
@@ -2073,7 +2073,7 @@ def quantize(input: Operand, dtype: Any) -> Tensor:
 def rad2deg(input: Operand) -> Tensor:
     """Convert radians to degrees."""
 def rad2deg_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `rad2deg`: the result is written to this tensor, and so to its views."""
+    """Apply `rad2deg` in place, which also changes the views of this tensor."""
 def rand(*size: Extents, generator: Generator | None = None, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Draw uniform random numbers on [0, 1). The seed is drawn now, the numbers when the value is needed."""
 def rand_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
@@ -2112,7 +2112,7 @@ def ravel(input: Tensor) -> Tensor:
 def reciprocal(input: Operand) -> Tensor:
     """Return 1 / input."""
 def reciprocal_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `reciprocal`: the result is written to this tensor, and so to its views."""
+    """Apply `reciprocal` in place, which also changes the views of this tensor."""
 def reglu(input: Tensor, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
     """Return relu(x) * gate. Without a gate, x and gate are the first and second half of the last dimension, or the second and first if `swapped`."""
 def relu(input: Operand) -> Tensor:
@@ -2120,19 +2120,19 @@ def relu(input: Operand) -> Tensor:
 def relu6(input: Operand) -> Tensor:
     """Return min(max(input, 0), 6)."""
 def relu6_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `relu6`: the result is written to this tensor, and so to its views."""
+    """Apply `relu6` in place, which also changes the views of this tensor."""
 def relu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `relu`: the result is written to this tensor, and so to its views."""
+    """Apply `relu` in place, which also changes the views of this tensor."""
 def remainder(input: Operand, other: Operand) -> Tensor:
     """Return the remainder of floor division, with the sign of the divisor; a zero has the sign of input."""
 def remainder_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `remainder`: the result is written to this tensor, and so to its views."""
+    """Apply `remainder` in place, which also changes the views of this tensor."""
 def renorm(input: Tensor, p: builtins.float, dim: builtins.int, maxnorm: builtins.float) -> Tensor:
     """Scale slices along dim whose p-norm is above maxnorm down to it.
 
     >>> nt.renorm(nt.tensor([[3.0, 4.0], [0.3, 0.4]]), 2, 0, 1.0)"""
 def renorm_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `renorm`: the result is written to this tensor, and so to its views."""
+    """Apply `renorm` in place, which also changes the views of this tensor."""
 def repeat_interleave(input: Tensor, repeats: builtins.int | Tensor | None = None, dim: builtins.int | None = None, *, output_size: builtins.int | None = None) -> Tensor:
     """Repeat every element `repeats` times, along `dim` or flattened.
 
@@ -2190,11 +2190,11 @@ def rot90(input: Tensor, k: builtins.int = 1, dims: Sequence[builtins.int] = (0,
 def round(input: Tensor, *, decimals: builtins.int = 0) -> Tensor:
     """Round to the nearest multiple of 10 ** -decimals, halves to even."""
 def round_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `round`: the result is written to this tensor, and so to its views."""
+    """Apply `round` in place, which also changes the views of this tensor."""
 def round_half_away(input: Operand) -> Tensor:
     """Round to the nearest integer, halves away from zero, as GGML's ROUND."""
 def round_half_away_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `round_half_away`: the result is written to this tensor, and so to its views."""
+    """Apply `round_half_away` in place, which also changes the views of this tensor."""
 def row_stack(tensors: Sequence[Operand]) -> Tensor:
     """Join tensors along dimension 0, after making each at least a matrix."""
 def rrelu(input: Tensor, lower: builtins.float = 0.125, upper: builtins.float = 0.3333333333333333, training: builtins.bool = False) -> Tensor:
@@ -2205,11 +2205,11 @@ def rrelu(input: Tensor, lower: builtins.float = 0.125, upper: builtins.float = 
         upper: Largest slope.
         training: True to draw a slope for each element; False to use the mean of both."""
 def rrelu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `rrelu`: the result is written to this tensor, and so to its views."""
+    """Apply `rrelu` in place, which also changes the views of this tensor."""
 def rsqrt(input: Operand) -> Tensor:
     """Return 1 / sqrt(input)."""
 def rsqrt_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `rsqrt`: the result is written to this tensor, and so to its views."""
+    """Apply `rsqrt` in place, which also changes the views of this tensor."""
 def rsub(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
     """Return other - alpha * input."""
 def rwkv_wkv6(k: Tensor, v: Tensor, r: Tensor, tf: Tensor, td: Tensor, state: Tensor) -> builtins.tuple[Tensor, Tensor]:
@@ -2252,7 +2252,7 @@ def scale(input: Operand, s: builtins.float, b: builtins.float = 0.0) -> Tensor:
 
     >>> nt.scale(nt.tensor([1.0, 2.0]), 3.0, 1.0)"""
 def scale_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `scale`: the result is written to this tensor, and so to its views."""
+    """Apply `scale` in place, which also changes the views of this tensor."""
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: builtins.float = 0.0, is_causal: builtins.bool = False, scale: builtins.float | None = None, enable_gqa: builtins.bool = False) -> Tensor:
     """Return softmax(query @ key.T * scale + mask) @ value.
 
@@ -2292,13 +2292,13 @@ def scatter(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor | built
 
     >>> nt.scatter(nt.zeros(3), 0, nt.tensor([2, 0]), nt.tensor([1.0, 2.0]))"""
 def scatter_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `scatter`: the result is written to this tensor, and so to its views."""
+    """Apply `scatter` in place, which also changes the views of this tensor."""
 def scatter_add(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
     """Return input with src[i][j] added to [index[i][j]][j] for dim = 0, and accordingly for other dims.
 
     >>> nt.scatter_add(nt.zeros(3), 0, nt.tensor([0, 0]), nt.tensor([1.0, 2.0]))"""
 def scatter_add_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `scatter_add`: the result is written to this tensor, and so to its views."""
+    """Apply `scatter_add` in place, which also changes the views of this tensor."""
 def scatter_reduce(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor, reduce: builtins.str, *, include_self: builtins.bool = True) -> Tensor:
     """Reduce input with src[i][j] at [index[i][j]][j] for dim = 0, and accordingly for other dims.
 
@@ -2311,7 +2311,7 @@ def scatter_reduce(input: Tensor, dim: builtins.int, index: Tensor, src: Tensor,
 
     >>> nt.scatter_reduce(nt.ones(2), 0, nt.tensor([0, 0]), nt.tensor([2.0, 3.0]), "sum")"""
 def scatter_reduce_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `scatter_reduce`: the result is written to this tensor, and so to its views."""
+    """Apply `scatter_reduce` in place, which also changes the views of this tensor."""
 def searchsorted(sorted_sequence: Tensor, input: Operand, *, out_int32: builtins.bool = False, right: builtins.bool = False, side: builtins.str | None = None, sorter: Tensor | None = None) -> Tensor:
     """Return the position of each value (..., m) in an ascending sequence (..., n).
 
@@ -2343,7 +2343,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: builtins.int, index: builtin
 def selu(input: Operand) -> Tensor:
     """Compute the scaled elu with the constants of Klambauer et al., 2017."""
 def selu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `selu`: the result is written to this tensor, and so to its views."""
+    """Apply `selu` in place, which also changes the views of this tensor."""
 def set(input: Tensor, source: Tensor, start: builtins.tuple[builtins.int, ...]) -> Tensor:
     """Return input with a block of the last dimensions replaced by source.
 
@@ -2377,37 +2377,37 @@ def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
 def sgn(input: Operand) -> Tensor:
     """Return the sign as -1, 0 or 1. This is GGML's name of `sign`."""
 def sgn_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `sgn`: the result is written to this tensor, and so to its views."""
+    """Apply `sgn` in place, which also changes the views of this tensor."""
 def sigmoid(input: Operand) -> Tensor:
     """Return 1 / (1 + exp(-input))."""
 def sigmoid_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `sigmoid`: the result is written to this tensor, and so to its views."""
+    """Apply `sigmoid` in place, which also changes the views of this tensor."""
 def sign(input: Operand) -> Tensor:
     """Return the sign as -1, 0 or 1. NaN gives 0, as in PyTorch and GGML."""
 def sign_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `sign`: the result is written to this tensor, and so to its views."""
+    """Apply `sign` in place, which also changes the views of this tensor."""
 def signbit(input: Operand) -> Tensor:
     """Return True where the sign is minus, also for -0.0."""
 def signbit_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `signbit`: the result is written to this tensor, and so to its views."""
+    """Apply `signbit` in place, which also changes the views of this tensor."""
 def silu(input: Operand) -> Tensor:
     """Return input * sigmoid(input)."""
 def silu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `silu`: the result is written to this tensor, and so to its views."""
+    """Apply `silu` in place, which also changes the views of this tensor."""
 def silu_back(grad: Tensor, input: Tensor) -> Tensor:
     """Return grad times the derivative of silu at input."""
 def sin(input: Operand) -> Tensor:
     """Compute the sine of an angle in radians."""
 def sin_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `sin`: the result is written to this tensor, and so to its views."""
+    """Apply `sin` in place, which also changes the views of this tensor."""
 def sinc(input: Operand) -> Tensor:
     """Compute sin(pi * input) / (pi * input); 1 at 0."""
 def sinc_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `sinc`: the result is written to this tensor, and so to its views."""
+    """Apply `sinc` in place, which also changes the views of this tensor."""
 def sinh(input: Operand) -> Tensor:
     """Compute the hyperbolic sine."""
 def sinh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `sinh`: the result is written to this tensor, and so to its views."""
+    """Apply `sinh` in place, which also changes the views of this tensor."""
 def slice_scatter(input: Tensor, src: Tensor, dim: builtins.int = 0, start: builtins.int | None = None, end: builtins.int | None = None, step: builtins.int = 1) -> Tensor:
     """Return input with input[start:end:step] along dim replaced by src.
 
@@ -2439,15 +2439,15 @@ def softmin(input: Tensor, dim: builtins.int, dtype: Any = None) -> Tensor:
 def softplus(input: Operand, beta: builtins.float = 1.0, threshold: builtins.float = 20.0) -> Tensor:
     """Return log(1 + exp(beta * input)) / beta, or input where beta * input > threshold."""
 def softplus_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `softplus`: the result is written to this tensor, and so to its views."""
+    """Apply `softplus` in place, which also changes the views of this tensor."""
 def softshrink(input: Operand, lambd: builtins.float = 0.5) -> Tensor:
     """Move input toward zero by lambd; elements within [-lambd, lambd] become zero."""
 def softshrink_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `softshrink`: the result is written to this tensor, and so to its views."""
+    """Apply `softshrink` in place, which also changes the views of this tensor."""
 def softsign(input: Operand) -> Tensor:
     """Return input / (1 + |input|)."""
 def softsign_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `softsign`: the result is written to this tensor, and so to its views."""
+    """Apply `softsign` in place, which also changes the views of this tensor."""
 def solve_tri(a: Tensor, b: Tensor, left: builtins.bool = True, lower: builtins.bool = True, unit_diagonal: builtins.bool = False) -> Tensor:
     """Solve a x = b, or x a = b, for triangular matrices a, row by row. GGML supports the defaults only.
 
@@ -2475,11 +2475,11 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[builtins.int], dim: bu
 def sqrt(input: Operand) -> Tensor:
     """Compute the square root; negative numbers give NaN."""
 def sqrt_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `sqrt`: the result is written to this tensor, and so to its views."""
+    """Apply `sqrt` in place, which also changes the views of this tensor."""
 def square(input: Operand) -> Tensor:
     """Return input * input."""
 def square_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `square`: the result is written to this tensor, and so to its views."""
+    """Apply `square` in place, which also changes the views of this tensor."""
 def squeeze(input: Tensor, dim: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
     """Remove all dimensions of extent 1, or those of them in `dim`."""
 def squeeze_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -2531,15 +2531,15 @@ def std_mean(input: Tensor, dim: Dims = None, unbiased: builtins.bool | None = N
 def step(input: Operand) -> Tensor:
     """Return 1 where input > 0, else 0."""
 def step_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `step`: the result is written to this tensor, and so to its views."""
+    """Apply `step` in place, which also changes the views of this tensor."""
 def sub(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
     """Return input - alpha * other."""
 def sub_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `sub`: the result is written to this tensor, and so to its views."""
+    """Apply `sub` in place, which also changes the views of this tensor."""
 def subtract(input: Operand, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
     """Return input - alpha * other."""
 def subtract_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `subtract`: the result is written to this tensor, and so to its views."""
+    """Apply `subtract` in place, which also changes the views of this tensor."""
 def sum(input: Operand, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
     """Sum over dim (None = all). Integers give int64; partial sums of floats are float32."""
 def sum_rows(input: Tensor) -> Tensor:
@@ -2578,15 +2578,15 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: builtins.int | None = No
 def tan(input: Operand) -> Tensor:
     """Compute the tangent of an angle in radians."""
 def tan_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `tan`: the result is written to this tensor, and so to its views."""
+    """Apply `tan` in place, which also changes the views of this tensor."""
 def tanh(input: Operand) -> Tensor:
     """Compute the hyperbolic tangent."""
 def tanh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `tanh`: the result is written to this tensor, and so to its views."""
+    """Apply `tanh` in place, which also changes the views of this tensor."""
 def tanhshrink(input: Operand) -> Tensor:
     """Return input - tanh(input)."""
 def tanhshrink_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `tanhshrink`: the result is written to this tensor, and so to its views."""
+    """Apply `tanhshrink` in place, which also changes the views of this tensor."""
 def tensor(data: Any, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:
     """Create a tensor by copying data.
 
@@ -2619,7 +2619,7 @@ def threshold(input: Operand, threshold: builtins.float, value: builtins.float) 
 
     >>> nt.threshold(nt.tensor([0.5, 2.0]), 1.0, 0.0)"""
 def threshold_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `threshold`: the result is written to this tensor, and so to its views."""
+    """Apply `threshold` in place, which also changes the views of this tensor."""
 def tile(input: Tensor, *dims: Any) -> Tensor:
     """Repeat the whole tensor like `repeat`; fewer numbers than dimensions apply to the last ones."""
 def timestep_embedding(timesteps: Tensor, dim: builtins.int, max_period: builtins.int = 10000) -> Tensor:
@@ -2659,7 +2659,7 @@ def triangular_solve(input: Tensor, A: Tensor, upper: builtins.bool = True, tran
 def tril(input: Operand, diagonal: builtins.int = 0) -> Tensor:
     """Keep the elements of the last two dimensions on and below the diagonal; the others become zero."""
 def tril_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `tril`: the result is written to this tensor, and so to its views."""
+    """Apply `tril` in place, which also changes the views of this tensor."""
 def tril_indices(row: builtins.int, col: builtins.int, offset: builtins.int = 0, *, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Return rows and columns, of shape (2, n), of the elements on and below a diagonal."""
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: builtins.float = 1.0, p: builtins.float = 2.0, eps: builtins.float = 1e-06, swap: builtins.bool = False, *, reduction: builtins.str = 'mean') -> Tensor:
@@ -2682,17 +2682,17 @@ def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative
 def triu(input: Operand, diagonal: builtins.int = 0) -> Tensor:
     """Keep the elements of the last two dimensions on and above the diagonal; the others become zero."""
 def triu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `triu`: the result is written to this tensor, and so to its views."""
+    """Apply `triu` in place, which also changes the views of this tensor."""
 def triu_indices(row: builtins.int, col: builtins.int, offset: builtins.int = 0, *, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Return rows and columns, of shape (2, n), of the elements on and above a diagonal."""
 def true_divide(input: Operand, other: Operand) -> Tensor:
     """Return input / other; integers give float32."""
 def true_divide_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `true_divide`: the result is written to this tensor, and so to its views."""
+    """Apply `true_divide` in place, which also changes the views of this tensor."""
 def trunc(input: Operand) -> Tensor:
     """Round toward zero to an integer."""
 def trunc_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `trunc`: the result is written to this tensor, and so to its views."""
+    """Apply `trunc` in place, which also changes the views of this tensor."""
 def unbind(input: Tensor, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
     """Return the slices along dim."""
 def unbind_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -2809,11 +2809,11 @@ def xielu(input: Operand, alpha_n: builtins.float, alpha_p: builtins.float, beta
 
     >>> nt.xielu(nt.tensor([-1.0, 2.0]), 0.8, 0.5, 0.5, -1e-6)"""
 def xielu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `xielu`: the result is written to this tensor, and so to its views."""
+    """Apply `xielu` in place, which also changes the views of this tensor."""
 def xlogy(input: Operand, other: Operand) -> Tensor:
     """Compute input * log(other); 0 where input is 0, unless other is NaN."""
 def xlogy_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """In-place form of `xlogy`: the result is written to this tensor, and so to its views."""
+    """Apply `xlogy` in place, which also changes the views of this tensor."""
 def zeros(*size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Create zeros of the given shape, float32 unless `dtype` is given."""
 def zeros_like(input: Tensor, dtype: DTypeLike = None, device: Any = None, *, requires_grad: builtins.bool = False) -> Tensor:

@@ -85,19 +85,19 @@ class Methods:
     def abs(self) -> Tensor:
         """Return the absolute value; the smallest integer wraps to itself."""
     def abs_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `abs`: the result is written to this tensor, and so to its views."""
+        """Apply `abs` in place, which also changes the views of this tensor."""
     def absolute(self) -> Tensor:
         """Return the absolute value; the smallest integer wraps to itself."""
     def absolute_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `absolute`: the result is written to this tensor, and so to its views."""
+        """Apply `absolute` in place, which also changes the views of this tensor."""
     def acos(self) -> Tensor:
         """Compute the inverse cosine in radians; NaN beyond -1 and 1."""
     def acos_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `acos`: the result is written to this tensor, and so to its views."""
+        """Apply `acos` in place, which also changes the views of this tensor."""
     def acosh(self) -> Tensor:
         """Compute the inverse hyperbolic cosine; NaN below 1."""
     def acosh_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `acosh`: the result is written to this tensor, and so to its views."""
+        """Apply `acosh` in place, which also changes the views of this tensor."""
     def add(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
         """Return input + alpha * other."""
     def add1(self, other: Tensor) -> Tensor:
@@ -105,13 +105,13 @@ class Methods:
 
         >>> nt.add1(nt.tensor([1.0, 2.0]), nt.tensor([5.0]))"""
     def add_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `add`: the result is written to this tensor, and so to its views."""
+        """Apply `add` in place, which also changes the views of this tensor."""
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
         """Return beta * input + alpha * the sum of the products of two stacks of matrices.
 
         >>> nt.addbmm(nt.ones(1, 2), nt.ones(2, 1, 3), nt.ones(2, 3, 2))"""
     def addbmm_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `addbmm`: the result is written to this tensor, and so to its views."""
+        """Apply `addbmm` in place, which also changes the views of this tensor."""
     def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
         """Return input + value * tensor1 / tensor2.
 
@@ -120,31 +120,31 @@ class Methods:
         Raises:
             DTypeError: Neither `tensor1` nor `tensor2` is floating point."""
     def addcdiv_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `addcdiv`: the result is written to this tensor, and so to its views."""
+        """Apply `addcdiv` in place, which also changes the views of this tensor."""
     def addcmul(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> Tensor:
         """Return input + value * tensor1 * tensor2.
 
         The computation uses the promoted dtype of all three, and float32 for 16-bit floats."""
     def addcmul_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `addcmul`: the result is written to this tensor, and so to its views."""
+        """Apply `addcmul` in place, which also changes the views of this tensor."""
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
         """Return beta * input + alpha * (mat1 @ mat2).
 
         >>> nt.addmm(nt.ones(2, 2), nt.ones(2, 3), nt.ones(3, 2))"""
     def addmm_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `addmm`: the result is written to this tensor, and so to its views."""
+        """Apply `addmm` in place, which also changes the views of this tensor."""
     def addmv(self, mat: Tensor, vec: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
         """Return beta * input + alpha * (mat @ vec).
 
         >>> nt.addmv(nt.ones(2), nt.ones(2, 3), nt.ones(3))"""
     def addmv_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `addmv`: the result is written to this tensor, and so to its views."""
+        """Apply `addmv` in place, which also changes the views of this tensor."""
     def addr(self, vec1: Tensor, vec2: Tensor, *, beta: builtins.float = 1, alpha: builtins.float = 1) -> Tensor:
         """Return beta * input + alpha * all products of elements of two vectors.
 
         >>> nt.addr(nt.zeros(2, 2), nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
     def addr_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `addr`: the result is written to this tensor, and so to its views."""
+        """Apply `addr` in place, which also changes the views of this tensor."""
     def all(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
         """Return True if every element over dim is true (not zero)."""
     def allclose(self, other: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
@@ -160,37 +160,37 @@ class Methods:
     def arccos(self) -> Tensor:
         """Compute the inverse cosine in radians; NaN beyond -1 and 1."""
     def arccos_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `arccos`: the result is written to this tensor, and so to its views."""
+        """Apply `arccos` in place, which also changes the views of this tensor."""
     def arccosh(self) -> Tensor:
         """Compute the inverse hyperbolic cosine; NaN below 1."""
     def arccosh_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `arccosh`: the result is written to this tensor, and so to its views."""
+        """Apply `arccosh` in place, which also changes the views of this tensor."""
     def arcsin(self) -> Tensor:
         """Compute the inverse sine in radians; NaN beyond -1 and 1."""
     def arcsin_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `arcsin`: the result is written to this tensor, and so to its views."""
+        """Apply `arcsin` in place, which also changes the views of this tensor."""
     def arcsinh(self) -> Tensor:
         """Compute the inverse hyperbolic sine."""
     def arcsinh_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `arcsinh`: the result is written to this tensor, and so to its views."""
+        """Apply `arcsinh` in place, which also changes the views of this tensor."""
     def arctan(self) -> Tensor:
         """Compute the inverse tangent in radians."""
     def arctan2(self, other: Operand) -> Tensor:
         """Compute the angle of the point (x = other, y = input) in radians, from -pi to pi."""
     def arctan2_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `arctan2`: the result is written to this tensor, and so to its views."""
+        """Apply `arctan2` in place, which also changes the views of this tensor."""
     def arctan_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `arctan`: the result is written to this tensor, and so to its views."""
+        """Apply `arctan` in place, which also changes the views of this tensor."""
     def arctanh(self) -> Tensor:
         """Compute the inverse hyperbolic tangent; NaN beyond -1 and 1."""
     def arctanh_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `arctanh`: the result is written to this tensor, and so to its views."""
+        """Apply `arctanh` in place, which also changes the views of this tensor."""
     def argmax(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
-        """Return the index of the first largest element over dim (None = of the flattened tensor); the first NaN wins.
+        """Return the index of the first largest element over dim, or in the flattened tensor; the first NaN wins.
 
         GGML's ARGMAX takes the last of equal elements, and starts again after a NaN."""
     def argmin(self, dim: Dims = None, keepdim: builtins.bool = False) -> Tensor:
-        """Return the index of the first smallest element over dim (None = of the flattened tensor); the first NaN wins."""
+        """Return the index of the first smallest element over dim, or in the flattened tensor; the first NaN wins."""
     def argsort(self, dim: Dims = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> Tensor:
         """Return the indices that sort along dim. The sort is always stable; NaN counts as the largest."""
     def argwhere(self) -> Tensor:
@@ -204,23 +204,23 @@ class Methods:
     def asin(self) -> Tensor:
         """Compute the inverse sine in radians; NaN beyond -1 and 1."""
     def asin_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `asin`: the result is written to this tensor, and so to its views."""
+        """Apply `asin` in place, which also changes the views of this tensor."""
     def asinh(self) -> Tensor:
         """Compute the inverse hyperbolic sine."""
     def asinh_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `asinh`: the result is written to this tensor, and so to its views."""
+        """Apply `asinh` in place, which also changes the views of this tensor."""
     def atan(self) -> Tensor:
         """Compute the inverse tangent in radians."""
     def atan2(self, other: Operand) -> Tensor:
         """Compute the angle of the point (x = other, y = input) in radians, from -pi to pi."""
     def atan2_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `atan2`: the result is written to this tensor, and so to its views."""
+        """Apply `atan2` in place, which also changes the views of this tensor."""
     def atan_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `atan`: the result is written to this tensor, and so to its views."""
+        """Apply `atan` in place, which also changes the views of this tensor."""
     def atanh(self) -> Tensor:
         """Compute the inverse hyperbolic tangent; NaN beyond -1 and 1."""
     def atanh_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `atanh`: the result is written to this tensor, and so to its views."""
+        """Apply `atanh` in place, which also changes the views of this tensor."""
     def backward(self, gradient: Tensor | None = None, retain_graph: builtins.bool = False) -> None:
         """Add the gradients of this tensor to `grad` of the leaves it was computed from. They are recorded, not computed.
 
@@ -236,13 +236,13 @@ class Methods:
 
         >>> nt.baddbmm(nt.ones(2, 1, 2), nt.ones(2, 1, 3), nt.ones(2, 3, 2))"""
     def baddbmm_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `baddbmm`: the result is written to this tensor, and so to its views."""
+        """Apply `baddbmm` in place, which also changes the views of this tensor."""
     def bernoulli(self, p: builtins.float | None = None, *, generator: Generator | None = None) -> Tensor:
         """Draw 1 with the probability in each element of input, or with p, else 0; NaN where it is outside [0, 1]."""
     def bernoulli_(self, p: Tensor | builtins.float = 0.5, *, generator: Generator | None = None) -> Tensor:
         """Replace the value by 1 with probability p, else 0. An invalid p gives NaN, or 0 of integers."""
     def bfloat16(self, memory_format: Any = None) -> Tensor:
-        """As bfloat16."""
+        """Convert to bfloat16."""
     def bincount(self, weights: Tensor | None = None, minlength: builtins.int = 0) -> Tensor:
         """Return the number of occurrences of 0, 1, ... in a vector, or the sums of their weights. Reads the value.
 
@@ -250,49 +250,49 @@ class Methods:
     def bitwise_and(self, other: Operand) -> Tensor:
         """Return the bitwise input & other."""
     def bitwise_and_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `bitwise_and`: the result is written to this tensor, and so to its views."""
+        """Apply `bitwise_and` in place, which also changes the views of this tensor."""
     def bitwise_left_shift(self, other: Operand) -> Tensor:
         """Shift bits to the left: input << other."""
     def bitwise_left_shift_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `bitwise_left_shift`: the result is written to this tensor, and so to its views."""
+        """Apply `bitwise_left_shift` in place, which also changes the views of this tensor."""
     def bitwise_not(self) -> Tensor:
         """Return the bitwise complement, ~input."""
     def bitwise_not_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `bitwise_not`: the result is written to this tensor, and so to its views."""
+        """Apply `bitwise_not` in place, which also changes the views of this tensor."""
     def bitwise_or(self, other: Operand) -> Tensor:
         """Return the bitwise input | other."""
     def bitwise_or_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `bitwise_or`: the result is written to this tensor, and so to its views."""
+        """Apply `bitwise_or` in place, which also changes the views of this tensor."""
     def bitwise_right_shift(self, other: Operand) -> Tensor:
         """Shift bits to the right: input >> other. The sign is kept."""
     def bitwise_right_shift_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `bitwise_right_shift`: the result is written to this tensor, and so to its views."""
+        """Apply `bitwise_right_shift` in place, which also changes the views of this tensor."""
     def bitwise_xor(self, other: Operand) -> Tensor:
         """Return the bitwise input ^ other."""
     def bitwise_xor_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `bitwise_xor`: the result is written to this tensor, and so to its views."""
+        """Apply `bitwise_xor` in place, which also changes the views of this tensor."""
     def bmm(self, mat2: Tensor) -> Tensor:
         """Return the products of two stacks (batch, n, k) and (batch, k, m).
 
         >>> nt.bmm(nt.ones(2, 1, 3), nt.ones(2, 3, 2))"""
     def bool(self, memory_format: Any = None) -> Tensor:
-        """As bool."""
+        """Convert to bool."""
     def broadcast_to(self, size: Sequence[builtins.int]) -> Tensor:
         """Expand to a shape by the rules of broadcasting."""
     def byte(self, memory_format: Any = None) -> Tensor:
-        """As uint8."""
+        """Convert to uint8."""
     def cauchy_(self, *parameters: builtins.float, generator: Generator | None = None) -> Tensor:
         """Replace the value by random numbers of a Cauchy distribution with a median and a half width at half maximum."""
     def ceil(self) -> Tensor:
         """Round up to an integer."""
     def ceil_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `ceil`: the result is written to this tensor, and so to its views."""
+        """Apply `ceil` in place, which also changes the views of this tensor."""
     def celu(self, alpha: builtins.float = 1.0) -> Tensor:
         """Return max(input, 0) + min(alpha * (exp(input / alpha) - 1), 0)."""
     def celu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `celu`: the result is written to this tensor, and so to its views."""
+        """Apply `celu` in place, which also changes the views of this tensor."""
     def char(self, memory_format: Any = None) -> Tensor:
-        """As int8."""
+        """Convert to int8."""
     def cholesky(self, upper: builtins.bool = False) -> Tensor:
         """Return the Cholesky factor, like `linalg.cholesky`.
 
@@ -317,15 +317,15 @@ class Methods:
 
         >>> nt.clamp(nt.tensor([-2.0, 0.5, 3.0]), min=0.0, max=1.0)"""
     def clamp_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `clamp`: the result is written to this tensor, and so to its views."""
+        """Apply `clamp` in place, which also changes the views of this tensor."""
     def clamp_max(self, max: Operand) -> Tensor:
         """Return the smaller of input and max."""
     def clamp_max_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `clamp_max`: the result is written to this tensor, and so to its views."""
+        """Apply `clamp_max` in place, which also changes the views of this tensor."""
     def clamp_min(self, min: Operand) -> Tensor:
         """Return the larger of input and min."""
     def clamp_min_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `clamp_min`: the result is written to this tensor, and so to its views."""
+        """Apply `clamp_min` in place, which also changes the views of this tensor."""
     def clip(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
         """Limit input to [min, max]. NaN stays NaN; max wins where min > max.
 
@@ -338,7 +338,7 @@ class Methods:
 
         >>> nt.clamp(nt.tensor([-2.0, 0.5, 3.0]), min=0.0, max=1.0)"""
     def clip_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `clip`: the result is written to this tensor, and so to its views."""
+        """Apply `clip` in place, which also changes the views of this tensor."""
     def clone(self, *, memory_format: Any = None) -> Tensor:
         """Return a new tensor with the same value, whatever the memory format. Values never change: nothing is copied."""
     def copy_(self, src: Operand, non_blocking: builtins.bool = False) -> Tensor:
@@ -346,17 +346,17 @@ class Methods:
     def copysign(self, other: Operand) -> Tensor:
         """Return the magnitude of input with the sign of other, also that of a zero."""
     def copysign_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `copysign`: the result is written to this tensor, and so to its views."""
+        """Apply `copysign` in place, which also changes the views of this tensor."""
     def corrcoef(self) -> Tensor:
         """Return the correlations of the rows of a matrix, whose columns are samples."""
     def cos(self) -> Tensor:
         """Compute the cosine of an angle in radians."""
     def cos_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `cos`: the result is written to this tensor, and so to its views."""
+        """Apply `cos` in place, which also changes the views of this tensor."""
     def cosh(self) -> Tensor:
         """Compute the hyperbolic cosine."""
     def cosh_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `cosh`: the result is written to this tensor, and so to its views."""
+        """Apply `cosh` in place, which also changes the views of this tensor."""
     def count_equal(self, other: Operand) -> Tensor:
         """Count the equal elements, as int64."""
     def count_nonzero(self, dim: Dims = None) -> Tensor:
@@ -384,15 +384,15 @@ class Methods:
     def cumprod(self, dim: Dims, *, dtype: Any = None) -> Tensor:
         """Compute the running product along dim; integers give int64."""
     def cumprod_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `cumprod`: the result is written to this tensor, and so to its views."""
+        """Apply `cumprod` in place, which also changes the views of this tensor."""
     def cumsum(self, dim: Dims, *, dtype: Any = None) -> Tensor:
         """Compute the running sum along dim; integers give int64. Floats are added in float64 and rounded once."""
     def cumsum_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `cumsum`: the result is written to this tensor, and so to its views."""
+        """Apply `cumsum` in place, which also changes the views of this tensor."""
     def deg2rad(self) -> Tensor:
         """Convert degrees to radians."""
     def deg2rad_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `deg2rad`: the result is written to this tensor, and so to its views."""
+        """Apply `deg2rad` in place, which also changes the views of this tensor."""
     def dequantize(self) -> Tensor:
         """Convert a quantized tensor to float32.
 
@@ -429,7 +429,7 @@ class Methods:
     def digamma(self) -> Tensor:
         """Compute the derivative of lgamma; infinite at 0, NaN at negative integers."""
     def digamma_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `digamma`: the result is written to this tensor, and so to its views."""
+        """Apply `digamma` in place, which also changes the views of this tensor."""
     def dist(self, other: Tensor, p: builtins.float = 2.0) -> Tensor:
         """Return the p-norm of the difference of all elements."""
     def div(self, other: Operand, *, rounding_mode: builtins.str | None = None) -> Tensor:
@@ -443,7 +443,7 @@ class Methods:
         Raises:
             ArgumentError: `rounding_mode` has another value."""
     def div_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `div`: the result is written to this tensor, and so to its views."""
+        """Apply `div` in place, which also changes the views of this tensor."""
     def divide(self, other: Operand, *, rounding_mode: builtins.str | None = None) -> Tensor:
         """Return input / other.
 
@@ -455,13 +455,13 @@ class Methods:
         Raises:
             ArgumentError: `rounding_mode` has another value."""
     def divide_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `divide`: the result is written to this tensor, and so to its views."""
+        """Apply `divide` in place, which also changes the views of this tensor."""
     def dot(self, tensor: Tensor) -> Tensor:
         """Return the sum of the products of two vectors.
 
         >>> nt.dot(nt.tensor([1.0, 2.0]), nt.tensor([3.0, 4.0]))"""
     def double(self, memory_format: Any = None) -> Tensor:
-        """As float64."""
+        """Convert to float64."""
     def dsplit(self, indices_or_sections: builtins.int | Sequence[builtins.int]) -> builtins.tuple[Tensor, ...]:
         """Split along dimension 2 into equal parts, or between indices, like `tensor_split`.
 
@@ -469,35 +469,35 @@ class Methods:
     def elu(self, alpha: builtins.float = 1.0) -> Tensor:
         """Return input where positive, else alpha * (exp(input) - 1)."""
     def elu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `elu`: the result is written to this tensor, and so to its views."""
+        """Apply `elu` in place, which also changes the views of this tensor."""
     def eq(self, other: Operand) -> Tensor:
         """Compare: input == other."""
     def eq_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `eq`: the result is written to this tensor, and so to its views."""
+        """Apply `eq` in place, which also changes the views of this tensor."""
     def equal(self, other: Tensor) -> builtins.bool:
         """Return True if shape and all elements are equal. Reads the value."""
     def erf(self) -> Tensor:
         """Compute the error function."""
     def erf_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `erf`: the result is written to this tensor, and so to its views."""
+        """Apply `erf` in place, which also changes the views of this tensor."""
     def erfc(self) -> Tensor:
         """Compute 1 - erf(input), with full relative precision where it is small."""
     def erfc_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `erfc`: the result is written to this tensor, and so to its views."""
+        """Apply `erfc` in place, which also changes the views of this tensor."""
     def erfinv(self) -> Tensor:
         """Return x with erf(x) = input; infinite at -1 and 1, NaN beyond.
 
         Computed by Giles' approximation and a step of Halley's method."""
     def erfinv_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `erfinv`: the result is written to this tensor, and so to its views."""
+        """Apply `erfinv` in place, which also changes the views of this tensor."""
     def exp(self) -> Tensor:
         """Raise e to the power of input."""
     def exp2(self) -> Tensor:
         """Raise 2 to the power of input."""
     def exp2_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `exp2`: the result is written to this tensor, and so to its views."""
+        """Apply `exp2` in place, which also changes the views of this tensor."""
     def exp_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `exp`: the result is written to this tensor, and so to its views."""
+        """Apply `exp` in place, which also changes the views of this tensor."""
     def expand(self, *shape: builtins.int | Sequence[builtins.int]) -> Tensor:
         """Repeat dimensions of extent 1 to the given extents without copying; -1 keeps an extent.
 
@@ -507,7 +507,7 @@ class Methods:
     def expm1(self) -> Tensor:
         """Compute exp(input) - 1, accurate near zero."""
     def expm1_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `expm1`: the result is written to this tensor, and so to its views."""
+        """Apply `expm1` in place, which also changes the views of this tensor."""
     def exponential_(self, lambd: builtins.float = 1.0, *, generator: Generator | None = None) -> Tensor:
         """Replace the value by exponential random numbers of rate lambd."""
     def fill_(self, value: builtins.float | Tensor) -> Tensor:
@@ -517,7 +517,7 @@ class Methods:
     def fix(self) -> Tensor:
         """Round toward zero to an integer."""
     def fix_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `fix`: the result is written to this tensor, and so to its views."""
+        """Apply `fix` in place, which also changes the views of this tensor."""
     def flatten(self, start_dim: builtins.int = 0, end_dim: builtins.int = -1) -> Tensor:
         """Merge the dimensions start_dim to end_dim."""
     def flip(self, *dims: Any) -> Tensor:
@@ -527,33 +527,33 @@ class Methods:
     def flipud(self) -> Tensor:
         """Reverse the rows."""
     def float(self, memory_format: Any = None) -> Tensor:
-        """As float32."""
+        """Convert to float32."""
     def float_power(self, exponent: Operand) -> Tensor:
         """Raise input to the power of exponent, in float64."""
     def floor(self) -> Tensor:
         """Round down to an integer."""
     def floor_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `floor`: the result is written to this tensor, and so to its views."""
+        """Apply `floor` in place, which also changes the views of this tensor."""
     def floor_divide(self, other: Operand) -> Tensor:
         """Divide and round down, also infinite numbers. Integer division by zero raises ZeroDivisionError when it runs."""
     def floor_divide_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `floor_divide`: the result is written to this tensor, and so to its views."""
+        """Apply `floor_divide` in place, which also changes the views of this tensor."""
     def fmax(self, other: Operand) -> Tensor:
         """Return the larger of two elements, or the other one if one is NaN."""
     def fmax_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `fmax`: the result is written to this tensor, and so to its views."""
+        """Apply `fmax` in place, which also changes the views of this tensor."""
     def fmin(self, other: Operand) -> Tensor:
         """Return the smaller of two elements, or the other one if one is NaN."""
     def fmin_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `fmin`: the result is written to this tensor, and so to its views."""
+        """Apply `fmin` in place, which also changes the views of this tensor."""
     def fmod(self, other: Operand) -> Tensor:
         """Return the remainder of division rounded toward zero, with the sign of input."""
     def fmod_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `fmod`: the result is written to this tensor, and so to its views."""
+        """Apply `fmod` in place, which also changes the views of this tensor."""
     def frac(self) -> Tensor:
         """Return the fraction, input - trunc(input)."""
     def frac_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `frac`: the result is written to this tensor, and so to its views."""
+        """Apply `frac` in place, which also changes the views of this tensor."""
     def frexp(self) -> MantissaExponent:
         """Split floats into a mantissa and an int32 power of two.
 
@@ -569,11 +569,11 @@ class Methods:
     def gcd(self, other: Operand) -> Tensor:
         """Compute the greatest common divisor."""
     def gcd_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `gcd`: the result is written to this tensor, and so to its views."""
+        """Apply `gcd` in place, which also changes the views of this tensor."""
     def ge(self, other: Operand) -> Tensor:
         """Compare: input >= other."""
     def ge_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `ge`: the result is written to this tensor, and so to its views."""
+        """Apply `ge` in place, which also changes the views of this tensor."""
     def geglu(self, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
         """Return gelu(x, tanh form) * gate. Without a gate, x and gate are the first and second half of the last dimension, or the second and first if `swapped`."""
     def geglu_erf(self, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
@@ -585,11 +585,11 @@ class Methods:
     def gelu_erf(self) -> Tensor:
         """Compute the exact Gaussian error linear unit: 0.5 x (1 + erf(x / sqrt(2)))."""
     def gelu_erf_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `gelu_erf`: the result is written to this tensor, and so to its views."""
+        """Apply `gelu_erf` in place, which also changes the views of this tensor."""
     def gelu_quick(self) -> Tensor:
         """Return input * sigmoid(1.702 * input)."""
     def gelu_quick_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `gelu_quick`: the result is written to this tensor, and so to its views."""
+        """Apply `gelu_quick` in place, which also changes the views of this tensor."""
     def geometric_(self, *parameters: builtins.float, generator: Generator | None = None) -> Tensor:
         """Replace the value by random numbers of trials up to the first success, each with probability p."""
     def ger(self, vec2: Tensor) -> Tensor:
@@ -612,39 +612,39 @@ class Methods:
     def greater(self, other: Operand) -> Tensor:
         """Compare: input > other."""
     def greater_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `greater`: the result is written to this tensor, and so to its views."""
+        """Apply `greater` in place, which also changes the views of this tensor."""
     def greater_equal(self, other: Operand) -> Tensor:
         """Compare: input >= other."""
     def greater_equal_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `greater_equal`: the result is written to this tensor, and so to its views."""
+        """Apply `greater_equal` in place, which also changes the views of this tensor."""
     def gt(self, other: Operand) -> Tensor:
         """Compare: input > other."""
     def gt_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `gt`: the result is written to this tensor, and so to its views."""
+        """Apply `gt` in place, which also changes the views of this tensor."""
     def half(self, memory_format: Any = None) -> Tensor:
-        """As float16."""
+        """Convert to float16."""
     def hardshrink(self, lambd: builtins.float = 0.5) -> Tensor:
         """Return input where it is outside [-lambd, lambd], else zero."""
     def hardshrink_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `hardshrink`: the result is written to this tensor, and so to its views."""
+        """Apply `hardshrink` in place, which also changes the views of this tensor."""
     def hardsigmoid(self) -> Tensor:
         """Return min(max(input + 3, 0), 6) / 6."""
     def hardsigmoid_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `hardsigmoid`: the result is written to this tensor, and so to its views."""
+        """Apply `hardsigmoid` in place, which also changes the views of this tensor."""
     def hardswish(self) -> Tensor:
         """Return input * min(max(input + 3, 0), 6) / 6."""
     def hardswish_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `hardswish`: the result is written to this tensor, and so to its views."""
+        """Apply `hardswish` in place, which also changes the views of this tensor."""
     def hardtanh(self, min_val: builtins.float = -1.0, max_val: builtins.float = 1.0) -> Tensor:
         """Limit input to [min_val, max_val]."""
     def hardtanh_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `hardtanh`: the result is written to this tensor, and so to its views."""
+        """Apply `hardtanh` in place, which also changes the views of this tensor."""
     def heaviside(self, values: Operand) -> Tensor:
         """Return 0 where input < 0, 1 where input > 0, and values where it is 0.
 
         >>> nt.heaviside(nt.tensor([-1.0, 0.0, 1.0]), 0.5)"""
     def heaviside_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `heaviside`: the result is written to this tensor, and so to its views."""
+        """Apply `heaviside` in place, which also changes the views of this tensor."""
     def histc(self, bins: builtins.int = 100, min: builtins.float = 0, max: builtins.float = 0) -> Tensor:
         """Count the elements in equal intervals from min to max, or between the extremes if these are equal."""
     def histogram(self, bins: builtins.int | Tensor, *, range: builtins.tuple[builtins.float, builtins.float] | None = None, weight: Tensor | None = None, density: builtins.bool = False) -> Histogram:
@@ -665,7 +665,7 @@ class Methods:
     def hypot(self, other: Operand) -> Tensor:
         """Compute sqrt(input^2 + other^2) without overflow."""
     def hypot_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `hypot`: the result is written to this tensor, and so to its views."""
+        """Apply `hypot` in place, which also changes the views of this tensor."""
     def i0(self) -> Tensor:
         """Compute the modified Bessel function of the first kind and order 0."""
     def index_add(self, dim: builtins.int, index: Tensor, source: Tensor, *, alpha: builtins.float = 1) -> Tensor:
@@ -673,19 +673,19 @@ class Methods:
 
         >>> nt.index_add(nt.zeros(3), 0, nt.tensor([0, 0]), nt.tensor([1.0, 2.0]))"""
     def index_add_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `index_add`: the result is written to this tensor, and so to its views."""
+        """Apply `index_add` in place, which also changes the views of this tensor."""
     def index_copy(self, dim: builtins.int, index: Tensor, source: Tensor) -> Tensor:
         """Return input with the slices at the positions `index` along dim replaced by those of source.
 
         >>> nt.index_copy(nt.zeros(3), 0, nt.tensor([2, 0]), nt.tensor([1.0, 2.0]))"""
     def index_copy_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `index_copy`: the result is written to this tensor, and so to its views."""
+        """Apply `index_copy` in place, which also changes the views of this tensor."""
     def index_fill(self, dim: builtins.int, index: Tensor, value: builtins.float) -> Tensor:
         """Return input with the slices at the positions `index` along dim set to value.
 
         >>> nt.index_fill(nt.zeros(3), 0, nt.tensor([2, 0]), 7.0)"""
     def index_fill_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `index_fill`: the result is written to this tensor, and so to its views."""
+        """Apply `index_fill` in place, which also changes the views of this tensor."""
     def index_put(self, indices: Sequence[Tensor], values: Operand, accumulate: builtins.bool = False) -> Tensor:
         """Return input with input[indices] replaced by values.
 
@@ -696,13 +696,13 @@ class Methods:
 
         >>> nt.index_put(nt.zeros(3), (nt.tensor([2, 0]),), nt.tensor([1.0, 2.0]))"""
     def index_put_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `index_put`: the result is written to this tensor, and so to its views."""
+        """Apply `index_put` in place, which also changes the views of this tensor."""
     def index_reduce(self, dim: builtins.int, index: Tensor, source: Tensor, reduce: builtins.str, *, include_self: builtins.bool = True) -> Tensor:
         """Reduce the slices of input at the positions `index` along dim with those of source, like `scatter_reduce`.
 
         >>> nt.index_reduce(nt.ones(2), 0, nt.tensor([0, 0]), nt.tensor([2.0, 3.0]), "prod")"""
     def index_reduce_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `index_reduce`: the result is written to this tensor, and so to its views."""
+        """Apply `index_reduce` in place, which also changes the views of this tensor."""
     def index_select(self, dim: builtins.int, index: Tensor) -> Tensor:
         """Return the slices of input at the positions in the vector `index` along dim.
 
@@ -710,7 +710,7 @@ class Methods:
     def inner(self, other: Tensor) -> Tensor:
         """Return the sums of products along the last dimensions of both; if one is a number, the product."""
     def int(self, memory_format: Any = None) -> Tensor:
-        """As int32."""
+        """Convert to int32."""
     def inverse(self) -> Tensor:
         """Return the inverse of square matrices."""
     def is_contiguous(self) -> builtins.bool:
@@ -736,23 +736,23 @@ class Methods:
     def isfinite(self) -> Tensor:
         """Return True where input is neither infinite nor NaN."""
     def isfinite_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `isfinite`: the result is written to this tensor, and so to its views."""
+        """Apply `isfinite` in place, which also changes the views of this tensor."""
     def isinf(self) -> Tensor:
         """Return True where input is plus or minus infinity."""
     def isinf_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `isinf`: the result is written to this tensor, and so to its views."""
+        """Apply `isinf` in place, which also changes the views of this tensor."""
     def isnan(self) -> Tensor:
         """Return True where input is NaN."""
     def isnan_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `isnan`: the result is written to this tensor, and so to its views."""
+        """Apply `isnan` in place, which also changes the views of this tensor."""
     def isneginf(self) -> Tensor:
         """Return True where input is minus infinity."""
     def isneginf_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `isneginf`: the result is written to this tensor, and so to its views."""
+        """Apply `isneginf` in place, which also changes the views of this tensor."""
     def isposinf(self) -> Tensor:
         """Return True where input is plus infinity."""
     def isposinf_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `isposinf`: the result is written to this tensor, and so to its views."""
+        """Apply `isposinf` in place, which also changes the views of this tensor."""
     def kron(self, other: Tensor) -> Tensor:
         """Return the Kronecker product: other times each element of input, arranged like input."""
     def kthvalue(self, k: builtins.int, dim: builtins.int = -1, keepdim: builtins.bool = False) -> ValuesIndices:
@@ -762,53 +762,53 @@ class Methods:
     def lcm(self, other: Operand) -> Tensor:
         """Compute the least common multiple."""
     def lcm_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `lcm`: the result is written to this tensor, and so to its views."""
+        """Apply `lcm` in place, which also changes the views of this tensor."""
     def ldexp(self, other: Operand) -> Tensor:
         """Return input * 2^other."""
     def ldexp_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `ldexp`: the result is written to this tensor, and so to its views."""
+        """Apply `ldexp` in place, which also changes the views of this tensor."""
     def le(self, other: Operand) -> Tensor:
         """Compare: input <= other."""
     def le_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `le`: the result is written to this tensor, and so to its views."""
+        """Apply `le` in place, which also changes the views of this tensor."""
     def leaky_relu(self, negative_slope: builtins.float = 0.01) -> Tensor:
         """Return input where positive, else negative_slope * input."""
     def leaky_relu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `leaky_relu`: the result is written to this tensor, and so to its views."""
+        """Apply `leaky_relu` in place, which also changes the views of this tensor."""
     def lerp(self, end: Operand, weight: Operand) -> Tensor:
         """Interpolate: input + weight * (end - input), computed from the nearer end so that a weight of 1 gives end.
 
         >>> nt.lerp(nt.tensor([0.0, 10.0]), nt.tensor([1.0, 20.0]), 0.25)"""
     def lerp_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `lerp`: the result is written to this tensor, and so to its views."""
+        """Apply `lerp` in place, which also changes the views of this tensor."""
     def less(self, other: Operand) -> Tensor:
         """Compare: input < other."""
     def less_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `less`: the result is written to this tensor, and so to its views."""
+        """Apply `less` in place, which also changes the views of this tensor."""
     def less_equal(self, other: Operand) -> Tensor:
         """Compare: input <= other."""
     def less_equal_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `less_equal`: the result is written to this tensor, and so to its views."""
+        """Apply `less_equal` in place, which also changes the views of this tensor."""
     def lgamma(self) -> Tensor:
         """Compute the natural logarithm of |gamma(input)|; infinite at 0 and at negative integers."""
     def lgamma_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `lgamma`: the result is written to this tensor, and so to its views."""
+        """Apply `lgamma` in place, which also changes the views of this tensor."""
     def log(self) -> Tensor:
         """Compute the natural logarithm; negative numbers give NaN."""
     def log10(self) -> Tensor:
         """Compute the logarithm to base 10, exact for powers of ten."""
     def log10_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `log10`: the result is written to this tensor, and so to its views."""
+        """Apply `log10` in place, which also changes the views of this tensor."""
     def log1p(self) -> Tensor:
         """Compute log(1 + input), accurate near zero."""
     def log1p_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `log1p`: the result is written to this tensor, and so to its views."""
+        """Apply `log1p` in place, which also changes the views of this tensor."""
     def log2(self) -> Tensor:
         """Compute the logarithm to base 2, exact for powers of two."""
     def log2_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `log2`: the result is written to this tensor, and so to its views."""
+        """Apply `log2` in place, which also changes the views of this tensor."""
     def log_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `log`: the result is written to this tensor, and so to its views."""
+        """Apply `log` in place, which also changes the views of this tensor."""
     def log_normal_(self, mean: builtins.float = 1.0, std: builtins.float = 2.0, *, generator: Generator | None = None) -> Tensor:
         """Replace the value by random numbers whose logarithms are normal with this mean and standard deviation."""
     def log_softmax(self, dim: Dims, dtype: Any = None) -> Tensor:
@@ -818,9 +818,9 @@ class Methods:
     def logaddexp2(self, other: Operand) -> Tensor:
         """Compute log2(2^input + 2^other) without overflow."""
     def logaddexp2_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `logaddexp2`: the result is written to this tensor, and so to its views."""
+        """Apply `logaddexp2` in place, which also changes the views of this tensor."""
     def logaddexp_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `logaddexp`: the result is written to this tensor, and so to its views."""
+        """Apply `logaddexp` in place, which also changes the views of this tensor."""
     def logcumsumexp(self, dim: Dims) -> Tensor:
         """Compute the logarithm of the running sum of exp(input) along dim without overflow."""
     def logdet(self) -> Tensor:
@@ -828,35 +828,35 @@ class Methods:
     def logical_and(self, other: Operand) -> Tensor:
         """Return True where both elements are true (not zero)."""
     def logical_and_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `logical_and`: the result is written to this tensor, and so to its views."""
+        """Apply `logical_and` in place, which also changes the views of this tensor."""
     def logical_not(self) -> Tensor:
         """Return True where input is false (zero)."""
     def logical_not_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `logical_not`: the result is written to this tensor, and so to its views."""
+        """Apply `logical_not` in place, which also changes the views of this tensor."""
     def logical_or(self, other: Operand) -> Tensor:
         """Return True where either element is true."""
     def logical_or_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `logical_or`: the result is written to this tensor, and so to its views."""
+        """Apply `logical_or` in place, which also changes the views of this tensor."""
     def logical_xor(self, other: Operand) -> Tensor:
         """Return True where exactly one element is true."""
     def logical_xor_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `logical_xor`: the result is written to this tensor, and so to its views."""
+        """Apply `logical_xor` in place, which also changes the views of this tensor."""
     def logit(self, eps: builtins.float | None = None) -> Tensor:
         """Compute log(input / (1 - input)), with input limited to [eps, 1 - eps] if eps is given."""
     def logit_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `logit`: the result is written to this tensor, and so to its views."""
+        """Apply `logit` in place, which also changes the views of this tensor."""
     def logsigmoid(self) -> Tensor:
         """Compute log(sigmoid(input)) without overflow."""
     def logsigmoid_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `logsigmoid`: the result is written to this tensor, and so to its views."""
+        """Apply `logsigmoid` in place, which also changes the views of this tensor."""
     def logsumexp(self, dim: Dims, keepdim: builtins.bool = False) -> Tensor:
         """Compute log(sum(exp(input))) over dim without overflow."""
     def long(self, memory_format: Any = None) -> Tensor:
-        """As int64."""
+        """Convert to int64."""
     def lt(self, other: Operand) -> Tensor:
         """Compare: input < other."""
     def lt_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `lt`: the result is written to this tensor, and so to its views."""
+        """Apply `lt` in place, which also changes the views of this tensor."""
     def lu(self, pivot: builtins.bool = True, get_infos: builtins.bool = False) -> builtins.tuple[Tensor, ...]:
         """Return the LU factorization like `linalg.lu_factor`; get_infos adds the failures of `linalg.lu_factor_ex`."""
     def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
@@ -866,13 +866,13 @@ class Methods:
     def masked_fill(self, mask: Tensor, value: builtins.float | Tensor) -> Tensor:
         """Return input with `value` where mask is true; keeps the input's dtype."""
     def masked_fill_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `masked_fill`: the result is written to this tensor, and so to its views."""
+        """Apply `masked_fill` in place, which also changes the views of this tensor."""
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
         """Return input with the elements of source, in order, where mask is true. Reads the mask.
 
         >>> nt.masked_scatter(nt.zeros(3), nt.tensor([True, False, True]), nt.tensor([5.0, 6.0]))"""
     def masked_scatter_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `masked_scatter`: the result is written to this tensor, and so to its views."""
+        """Apply `masked_scatter` in place, which also changes the views of this tensor."""
     def masked_select(self, mask: Tensor) -> Tensor:
         """Return the elements where mask is true, as a vector. Reads the mask."""
     def matmul(self, other: Operand) -> Tensor:
@@ -903,7 +903,7 @@ class Methods:
     def maximum(self, other: Operand) -> Tensor:
         """Return the larger of two elements, or NaN if either is NaN."""
     def maximum_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `maximum`: the result is written to this tensor, and so to its views."""
+        """Apply `maximum` in place, which also changes the views of this tensor."""
     def mean(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Compute the arithmetic mean over dim (None = all)."""
     def median(self, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
@@ -923,11 +923,11 @@ class Methods:
     def minimum(self, other: Operand) -> Tensor:
         """Return the smaller of two elements, or NaN if either is NaN."""
     def minimum_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `minimum`: the result is written to this tensor, and so to its views."""
+        """Apply `minimum` in place, which also changes the views of this tensor."""
     def mish(self) -> Tensor:
         """Return input * tanh(softplus(input))."""
     def mish_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `mish`: the result is written to this tensor, and so to its views."""
+        """Apply `mish` in place, which also changes the views of this tensor."""
     def mm(self, mat2: Tensor) -> Tensor:
         """Return the product of two matrices."""
     def mode(self, dim: builtins.int = -1, keepdim: builtins.bool = False) -> ValuesIndices:
@@ -941,7 +941,7 @@ class Methods:
     def mul(self, other: Operand) -> Tensor:
         """Return input * other."""
     def mul_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `mul`: the result is written to this tensor, and so to its views."""
+        """Apply `mul` in place, which also changes the views of this tensor."""
     def mul_mat(self, b: Tensor, *, exact: builtins.bool = False) -> Tensor:
         """Return b @ a.T, GGML's product with weights. Floats give float32, integers of up to 32 bits int32.
 
@@ -975,7 +975,7 @@ class Methods:
     def multiply(self, other: Operand) -> Tensor:
         """Return input * other."""
     def multiply_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `multiply`: the result is written to this tensor, and so to its views."""
+        """Apply `multiply` in place, which also changes the views of this tensor."""
     def mv(self, vec: Tensor) -> Tensor:
         """Return the product of a matrix and a vector.
 
@@ -985,7 +985,7 @@ class Methods:
 
         >>> nt.mvlgamma(nt.tensor([3.0, 4.0]), 2)"""
     def mvlgamma_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `mvlgamma`: the result is written to this tensor, and so to its views."""
+        """Apply `mvlgamma` in place, which also changes the views of this tensor."""
     def nan_to_num(self, nan: builtins.float = 0.0, posinf: builtins.float | None = None, neginf: builtins.float | None = None) -> Tensor:
         """Replace NaN and infinities.
 
@@ -994,7 +994,7 @@ class Methods:
             posinf: Replacement of infinity; None for the largest number of the dtype.
             neginf: Replacement of minus infinity; None for the lowest number of the dtype."""
     def nan_to_num_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `nan_to_num`: the result is written to this tensor, and so to its views."""
+        """Apply `nan_to_num` in place, which also changes the views of this tensor."""
     def nanmean(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Return the mean over dim (None for all) of the elements that are not NaN; NaN if there are none."""
     def nanmedian(self, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
@@ -1018,15 +1018,15 @@ class Methods:
     def ne(self, other: Operand) -> Tensor:
         """Compare: input != other."""
     def ne_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `ne`: the result is written to this tensor, and so to its views."""
+        """Apply `ne` in place, which also changes the views of this tensor."""
     def neg(self) -> Tensor:
         """Return -input."""
     def neg_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `neg`: the result is written to this tensor, and so to its views."""
+        """Apply `neg` in place, which also changes the views of this tensor."""
     def negative(self) -> Tensor:
         """Return -input."""
     def negative_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `negative`: the result is written to this tensor, and so to its views."""
+        """Apply `negative` in place, which also changes the views of this tensor."""
     def nelement(self) -> builtins.int:
         """Return the number of elements."""
     def new_empty(self, *size: Extents, dtype: DTypeLike = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
@@ -1042,7 +1042,7 @@ class Methods:
     def nextafter(self, other: Operand) -> Tensor:
         """Return the next number after input toward other."""
     def nextafter_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `nextafter`: the result is written to this tensor, and so to its views."""
+        """Apply `nextafter` in place, which also changes the views of this tensor."""
     def nonzero(self, *, as_tuple: builtins.bool = False) -> Any:
         """Return the positions of elements that are not zero. Reads the value.
 
@@ -1067,7 +1067,7 @@ class Methods:
     def not_equal(self, other: Operand) -> Tensor:
         """Compare: input != other."""
     def not_equal_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `not_equal`: the result is written to this tensor, and so to its views."""
+        """Apply `not_equal` in place, which also changes the views of this tensor."""
     def out_prod(self, b: Tensor) -> Tensor:
         """Return b.T @ a, GGML's sum of outer products, of a (..., k, m) and b (..., k, n): (..., n, m)."""
     def outer(self, vec2: Tensor) -> Tensor:
@@ -1092,7 +1092,7 @@ class Methods:
             ArgumentError: Integers with a negative exponent given as a number.
             DTypeError: Both operands are bool."""
     def pow_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `pow`: the result is written to this tensor, and so to its views."""
+        """Apply `pow` in place, which also changes the views of this tensor."""
     def prelu(self, weight: Tensor) -> Tensor:
         """Return input where it is positive, else input * weight, of one element or one per channel (dimension 1).
 
@@ -1104,7 +1104,7 @@ class Methods:
 
         >>> nt.put(nt.zeros(2, 2), nt.tensor([3]), nt.tensor([7.0]))"""
     def put_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `put`: the result is written to this tensor, and so to its views."""
+        """Apply `put` in place, which also changes the views of this tensor."""
     def qr(self, some: builtins.bool = True) -> QR:
         """Return the QR decomposition, like `linalg.qr`; some=False makes Q square."""
     def quantile(self, q: builtins.float | Sequence[builtins.float] | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
@@ -1129,7 +1129,7 @@ class Methods:
     def rad2deg(self) -> Tensor:
         """Convert radians to degrees."""
     def rad2deg_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `rad2deg`: the result is written to this tensor, and so to its views."""
+        """Apply `rad2deg` in place, which also changes the views of this tensor."""
     def random_(self, from_: builtins.int = 0, to: builtins.int | None = None, *, generator: Generator | None = None) -> Tensor:
         """Replace the value by uniform random integers on [from_, to), or [0, from_), or all that the dtype holds."""
     def ravel(self) -> Tensor:
@@ -1137,7 +1137,7 @@ class Methods:
     def reciprocal(self) -> Tensor:
         """Return 1 / input."""
     def reciprocal_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `reciprocal`: the result is written to this tensor, and so to its views."""
+        """Apply `reciprocal` in place, which also changes the views of this tensor."""
     def reglu(self, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
         """Return relu(x) * gate. Without a gate, x and gate are the first and second half of the last dimension, or the second and first if `swapped`."""
     def relu(self) -> Tensor:
@@ -1145,19 +1145,19 @@ class Methods:
     def relu6(self) -> Tensor:
         """Return min(max(input, 0), 6)."""
     def relu6_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `relu6`: the result is written to this tensor, and so to its views."""
+        """Apply `relu6` in place, which also changes the views of this tensor."""
     def relu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `relu`: the result is written to this tensor, and so to its views."""
+        """Apply `relu` in place, which also changes the views of this tensor."""
     def remainder(self, other: Operand) -> Tensor:
         """Return the remainder of floor division, with the sign of the divisor; a zero has the sign of input."""
     def remainder_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `remainder`: the result is written to this tensor, and so to its views."""
+        """Apply `remainder` in place, which also changes the views of this tensor."""
     def renorm(self, p: builtins.float, dim: builtins.int, maxnorm: builtins.float) -> Tensor:
         """Scale slices along dim whose p-norm is above maxnorm down to it.
 
         >>> nt.renorm(nt.tensor([[3.0, 4.0], [0.3, 0.4]]), 2, 0, 1.0)"""
     def renorm_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `renorm`: the result is written to this tensor, and so to its views."""
+        """Apply `renorm` in place, which also changes the views of this tensor."""
     def repeat(self, *repeats: Any) -> Tensor:
         """Repeat the whole tensor along each dimension; more numbers than dimensions add leading ones."""
     def repeat_as(self, other: Tensor) -> Tensor:
@@ -1184,11 +1184,11 @@ class Methods:
     def round(self, *, decimals: builtins.int = 0) -> Tensor:
         """Round to the nearest multiple of 10 ** -decimals, halves to even."""
     def round_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `round`: the result is written to this tensor, and so to its views."""
+        """Apply `round` in place, which also changes the views of this tensor."""
     def round_half_away(self) -> Tensor:
         """Round to the nearest integer, halves away from zero, as GGML's ROUND."""
     def round_half_away_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `round_half_away`: the result is written to this tensor, and so to its views."""
+        """Apply `round_half_away` in place, which also changes the views of this tensor."""
     def rrelu(self, lower: builtins.float = 0.125, upper: builtins.float = 0.3333333333333333, training: builtins.bool = False) -> Tensor:
         """Return input where positive, else input times a slope.
 
@@ -1197,11 +1197,11 @@ class Methods:
             upper: Largest slope.
             training: True to draw a slope for each element; False to use the mean of both."""
     def rrelu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `rrelu`: the result is written to this tensor, and so to its views."""
+        """Apply `rrelu` in place, which also changes the views of this tensor."""
     def rsqrt(self) -> Tensor:
         """Return 1 / sqrt(input)."""
     def rsqrt_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `rsqrt`: the result is written to this tensor, and so to its views."""
+        """Apply `rsqrt` in place, which also changes the views of this tensor."""
     def rsub(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
         """Return other - alpha * input."""
     def scale(self, s: builtins.float, b: builtins.float = 0.0) -> Tensor:
@@ -1209,7 +1209,7 @@ class Methods:
 
         >>> nt.scale(nt.tensor([1.0, 2.0]), 3.0, 1.0)"""
     def scale_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `scale`: the result is written to this tensor, and so to its views."""
+        """Apply `scale` in place, which also changes the views of this tensor."""
     def scatter(self, dim: builtins.int, index: Tensor, src: Tensor | builtins.float | None = None, *, value: builtins.float | None = None, reduce: builtins.str | None = None) -> Tensor:
         """Return input with elements of src stored at [index[i][j]][j] for dim = 0, and accordingly for other dims.
 
@@ -1226,13 +1226,13 @@ class Methods:
 
         >>> nt.scatter(nt.zeros(3), 0, nt.tensor([2, 0]), nt.tensor([1.0, 2.0]))"""
     def scatter_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `scatter`: the result is written to this tensor, and so to its views."""
+        """Apply `scatter` in place, which also changes the views of this tensor."""
     def scatter_add(self, dim: builtins.int, index: Tensor, src: Tensor) -> Tensor:
         """Return input with src[i][j] added to [index[i][j]][j] for dim = 0, and accordingly for other dims.
 
         >>> nt.scatter_add(nt.zeros(3), 0, nt.tensor([0, 0]), nt.tensor([1.0, 2.0]))"""
     def scatter_add_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `scatter_add`: the result is written to this tensor, and so to its views."""
+        """Apply `scatter_add` in place, which also changes the views of this tensor."""
     def scatter_reduce(self, dim: builtins.int, index: Tensor, src: Tensor, reduce: builtins.str, *, include_self: builtins.bool = True) -> Tensor:
         """Reduce input with src[i][j] at [index[i][j]][j] for dim = 0, and accordingly for other dims.
 
@@ -1245,7 +1245,7 @@ class Methods:
 
         >>> nt.scatter_reduce(nt.ones(2), 0, nt.tensor([0, 0]), nt.tensor([2.0, 3.0]), "sum")"""
     def scatter_reduce_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `scatter_reduce`: the result is written to this tensor, and so to its views."""
+        """Apply `scatter_reduce` in place, which also changes the views of this tensor."""
     def select(self, dim: Dims, index: builtins.int) -> Tensor:
         """Return the slice at `index` along dim, without that dimension.
 
@@ -1257,7 +1257,7 @@ class Methods:
     def selu(self) -> Tensor:
         """Compute the scaled elu with the constants of Klambauer et al., 2017."""
     def selu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `selu`: the result is written to this tensor, and so to its views."""
+        """Apply `selu` in place, which also changes the views of this tensor."""
     def set_rows(self, source: Tensor, rows: Tensor) -> Tensor:
         """Return input with some rows replaced.
 
@@ -1270,39 +1270,39 @@ class Methods:
     def sgn(self) -> Tensor:
         """Return the sign as -1, 0 or 1. This is GGML's name of `sign`."""
     def sgn_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sgn`: the result is written to this tensor, and so to its views."""
+        """Apply `sgn` in place, which also changes the views of this tensor."""
     def short(self, memory_format: Any = None) -> Tensor:
-        """As int16."""
+        """Convert to int16."""
     def sigmoid(self) -> Tensor:
         """Return 1 / (1 + exp(-input))."""
     def sigmoid_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sigmoid`: the result is written to this tensor, and so to its views."""
+        """Apply `sigmoid` in place, which also changes the views of this tensor."""
     def sign(self) -> Tensor:
         """Return the sign as -1, 0 or 1. NaN gives 0, as in PyTorch and GGML."""
     def sign_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sign`: the result is written to this tensor, and so to its views."""
+        """Apply `sign` in place, which also changes the views of this tensor."""
     def signbit(self) -> Tensor:
         """Return True where the sign is minus, also for -0.0."""
     def signbit_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `signbit`: the result is written to this tensor, and so to its views."""
+        """Apply `signbit` in place, which also changes the views of this tensor."""
     def silu(self) -> Tensor:
         """Return input * sigmoid(input)."""
     def silu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `silu`: the result is written to this tensor, and so to its views."""
+        """Apply `silu` in place, which also changes the views of this tensor."""
     def silu_back(self, input: Tensor) -> Tensor:
         """Return grad times the derivative of silu at input."""
     def sin(self) -> Tensor:
         """Compute the sine of an angle in radians."""
     def sin_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sin`: the result is written to this tensor, and so to its views."""
+        """Apply `sin` in place, which also changes the views of this tensor."""
     def sinc(self) -> Tensor:
         """Compute sin(pi * input) / (pi * input); 1 at 0."""
     def sinc_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sinc`: the result is written to this tensor, and so to its views."""
+        """Apply `sinc` in place, which also changes the views of this tensor."""
     def sinh(self) -> Tensor:
         """Compute the hyperbolic sine."""
     def sinh_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sinh`: the result is written to this tensor, and so to its views."""
+        """Apply `sinh` in place, which also changes the views of this tensor."""
     def slice_scatter(self, src: Tensor, dim: builtins.int = 0, start: builtins.int | None = None, end: builtins.int | None = None, step: builtins.int = 1) -> Tensor:
         """Return input with input[start:end:step] along dim replaced by src.
 
@@ -1326,15 +1326,15 @@ class Methods:
     def softplus(self, beta: builtins.float = 1.0, threshold: builtins.float = 20.0) -> Tensor:
         """Return log(1 + exp(beta * input)) / beta, or input where beta * input > threshold."""
     def softplus_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `softplus`: the result is written to this tensor, and so to its views."""
+        """Apply `softplus` in place, which also changes the views of this tensor."""
     def softshrink(self, lambd: builtins.float = 0.5) -> Tensor:
         """Move input toward zero by lambd; elements within [-lambd, lambd] become zero."""
     def softshrink_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `softshrink`: the result is written to this tensor, and so to its views."""
+        """Apply `softshrink` in place, which also changes the views of this tensor."""
     def softsign(self) -> Tensor:
         """Return input / (1 + |input|)."""
     def softsign_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `softsign`: the result is written to this tensor, and so to its views."""
+        """Apply `softsign` in place, which also changes the views of this tensor."""
     def sort(self, dim: builtins.int = -1, descending: builtins.bool = False, stable: builtins.bool = False) -> ValuesIndices:
         """Sort along dim. Always stable; NaN counts as the largest.
 
@@ -1349,15 +1349,15 @@ class Methods:
     def sqrt(self) -> Tensor:
         """Compute the square root; negative numbers give NaN."""
     def sqrt_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sqrt`: the result is written to this tensor, and so to its views."""
+        """Apply `sqrt` in place, which also changes the views of this tensor."""
     def square(self) -> Tensor:
         """Return input * input."""
     def square_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `square`: the result is written to this tensor, and so to its views."""
+        """Apply `square` in place, which also changes the views of this tensor."""
     def squeeze(self, dim: builtins.int | Sequence[builtins.int] | None = None) -> Tensor:
         """Remove all dimensions of extent 1, or those of them in `dim`."""
     def squeeze_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `squeeze`: this tensor becomes that view of its memory."""
+        """Apply `squeeze` in place: this tensor becomes that view of its memory."""
     def std(self, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> Tensor:
         """Return the standard deviation over dim: the square root of `var`.
 
@@ -1371,7 +1371,7 @@ class Methods:
     def step(self) -> Tensor:
         """Return 1 where input > 0, else 0."""
     def step_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `step`: the result is written to this tensor, and so to its views."""
+        """Apply `step` in place, which also changes the views of this tensor."""
     def stride(self, dim: builtins.int | None = None) -> Any:
         """Return the distance of neighbours in elements, for each dimension or for one.
 
@@ -1379,11 +1379,11 @@ class Methods:
     def sub(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
         """Return input - alpha * other."""
     def sub_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `sub`: the result is written to this tensor, and so to its views."""
+        """Apply `sub` in place, which also changes the views of this tensor."""
     def subtract(self, other: Operand, *, alpha: builtins.float = 1) -> Tensor:
         """Return input - alpha * other."""
     def subtract_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `subtract`: the result is written to this tensor, and so to its views."""
+        """Apply `subtract` in place, which also changes the views of this tensor."""
     def sum(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Sum over dim (None = all). Integers give int64; partial sums of floats are float32."""
     def sum_rows(self) -> Tensor:
@@ -1397,11 +1397,11 @@ class Methods:
     def swapaxes(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         """Swap the dimensions dim0 and dim1."""
     def swapaxes_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `swapaxes`: this tensor becomes that view of its memory."""
+        """Apply `swapaxes` in place: this tensor becomes that view of its memory."""
     def swapdims(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         """Swap the dimensions dim0 and dim1."""
     def swapdims_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `swapdims`: this tensor becomes that view of its memory."""
+        """Apply `swapdims` in place: this tensor becomes that view of its memory."""
     def swiglu(self, gate: Tensor | None = None, *, swapped: builtins.bool = False) -> Tensor:
         """Return silu(x) * gate. Without a gate, x and gate are the first and second half of the last dimension, or the second and first if `swapped`."""
     def swiglu_oai(self, gate: Tensor | None = None, *, alpha: builtins.float = 1.702, limit: builtins.float = 7.0, swapped: builtins.bool = False) -> Tensor:
@@ -1414,7 +1414,7 @@ class Methods:
         Raises:
             ShapeError: `input` has more than two dimensions."""
     def t_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `t`: this tensor becomes that view of its memory."""
+        """Apply `t` in place: this tensor becomes that view of its memory."""
     def take(self, index: Tensor) -> Tensor:
         """Return the elements at row-major positions; negative ones count from the end.
 
@@ -1426,15 +1426,15 @@ class Methods:
     def tan(self) -> Tensor:
         """Compute the tangent of an angle in radians."""
     def tan_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `tan`: the result is written to this tensor, and so to its views."""
+        """Apply `tan` in place, which also changes the views of this tensor."""
     def tanh(self) -> Tensor:
         """Compute the hyperbolic tangent."""
     def tanh_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `tanh`: the result is written to this tensor, and so to its views."""
+        """Apply `tanh` in place, which also changes the views of this tensor."""
     def tanhshrink(self) -> Tensor:
         """Return input - tanh(input)."""
     def tanhshrink_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `tanhshrink`: the result is written to this tensor, and so to its views."""
+        """Apply `tanhshrink` in place, which also changes the views of this tensor."""
     def tensor_split(self, indices_or_sections: builtins.int | Sequence[builtins.int] | Tensor, dim: builtins.int = 0) -> builtins.tuple[Tensor, ...]:
         """Split along dim into a number of parts, or between indices.
 
@@ -1446,7 +1446,7 @@ class Methods:
 
         >>> nt.threshold(nt.tensor([0.5, 2.0]), 1.0, 0.0)"""
     def threshold_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `threshold`: the result is written to this tensor, and so to its views."""
+        """Apply `threshold` in place, which also changes the views of this tensor."""
     def tile(self, *dims: Any) -> Tensor:
         """Repeat the whole tensor like `repeat`; fewer numbers than dimensions apply to the last ones."""
     def to(self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: builtins.bool = False, copy: builtins.bool = False, memory_format: Any = None) -> Tensor:
@@ -1474,7 +1474,7 @@ class Methods:
     def transpose(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         """Swap the dimensions dim0 and dim1."""
     def transpose_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `transpose`: this tensor becomes that view of its memory."""
+        """Apply `transpose` in place: this tensor becomes that view of its memory."""
     def triangular_solve(self, A: Tensor, upper: builtins.bool = True, transpose: builtins.bool = False, unitriangular: builtins.bool = False) -> builtins.tuple[Tensor, Tensor]:
         """Return X with A @ X = input for triangular A, and A. transpose solves A.mT @ X = input.
 
@@ -1482,19 +1482,19 @@ class Methods:
     def tril(self, diagonal: builtins.int = 0) -> Tensor:
         """Keep the elements of the last two dimensions on and below the diagonal; the others become zero."""
     def tril_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `tril`: the result is written to this tensor, and so to its views."""
+        """Apply `tril` in place, which also changes the views of this tensor."""
     def triu(self, diagonal: builtins.int = 0) -> Tensor:
         """Keep the elements of the last two dimensions on and above the diagonal; the others become zero."""
     def triu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `triu`: the result is written to this tensor, and so to its views."""
+        """Apply `triu` in place, which also changes the views of this tensor."""
     def true_divide(self, other: Operand) -> Tensor:
         """Return input / other; integers give float32."""
     def true_divide_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `true_divide`: the result is written to this tensor, and so to its views."""
+        """Apply `true_divide` in place, which also changes the views of this tensor."""
     def trunc(self) -> Tensor:
         """Round toward zero to an integer."""
     def trunc_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `trunc`: the result is written to this tensor, and so to its views."""
+        """Apply `trunc` in place, which also changes the views of this tensor."""
     def type(self, dtype: Any = None) -> Any:
         """Convert to a dtype. Without one, return the name of the tensor's dtype."""
     def type_as(self, other: Tensor) -> Tensor:
@@ -1531,7 +1531,7 @@ class Methods:
     def unsqueeze(self, dim: builtins.int) -> Tensor:
         """Insert a dimension of extent 1 before `dim`."""
     def unsqueeze_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `unsqueeze`: this tensor becomes that view of its memory."""
+        """Apply `unsqueeze` in place: this tensor becomes that view of its memory."""
     def var(self, dim: Dims = None, unbiased: builtins.bool | None = None, keepdim: builtins.bool = False, *, correction: builtins.float | None = None) -> Tensor:
         """Return the variance over dim: the sum of squared deviations divided by n - correction.
 
@@ -1571,11 +1571,11 @@ class Methods:
 
         >>> nt.xielu(nt.tensor([-1.0, 2.0]), 0.8, 0.5, 0.5, -1e-6)"""
     def xielu_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `xielu`: the result is written to this tensor, and so to its views."""
+        """Apply `xielu` in place, which also changes the views of this tensor."""
     def xlogy(self, other: Operand) -> Tensor:
         """Compute input * log(other); 0 where input is 0, unless other is NaN."""
     def xlogy_(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In-place form of `xlogy`: the result is written to this tensor, and so to its views."""
+        """Apply `xlogy` in place, which also changes the views of this tensor."""
     def zero_(self) -> Tensor:
         """Set all elements to zero."""
     def _assign(self, result: Tensor) -> Tensor: ...

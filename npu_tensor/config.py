@@ -218,26 +218,26 @@ class Config:
     )
     fallback: Fallback = _setting(
         "allow",
-        "what happens when the CPU has to run what the device refuses: allow silently, warn, or raise an error; with "
-        "error, a kernel that fails on an NPU raises LaunchError instead of running on the CPU",
+        "response to a task that the device refuses: allow the CPU to run it, warn, or raise an error; with error, a "
+        "kernel that fails on an NPU raises LaunchError instead of running on the CPU",
         one_of(Fallback),
         GGML_HSA_CPU_FALLBACK=GgmlSwitch("allow", "error"),
     )
     debug: int = _setting(
         0,
-        "printed to stderr; 1: plans, builds, contexts, 2: every kernel that runs, 3: where each op of a new plan runs "
-        "and why, 4: generated code, 5: what compilers say",
+        "output on stderr; 1: plans, builds, contexts, 2: every kernel that runs, 3: device of each op of a new plan, "
+        "with the reason, 4: generated code, 5: compiler messages",
         integer(0, 5),
         GGML_HSA_JIT_VERBOSE=GgmlSwitch(5, 0),
         GGML_HSA_ENABLE_LOG=GgmlSwitch(2, 0),
     )
     threads: int = _setting(
         0,
-        "threads of the CPU device; 0 = OMP_NUM_THREADS, at most and by default all cores of this process, of which "
-        "affinity masks and CPU quotas of control groups (v1 and v2) leave fewer than the machine has",
+        "threads of the CPU device; 0 = OMP_NUM_THREADS, by default and at most all cores that affinity masks and CPU "
+        "quotas of control groups (v1 and v2) leave to this process",
     )
     max_depth: int = _setting(
-        4096, "ops that may be recorded in a chain before its beginning is run; bounds memory in loops", integer(1)
+        4096, "length of a chain of recorded ops from which its beginning is run; bounds memory in loops", integer(1)
     )
     cpu_features: str = _setting(
         "", "lower the instruction set of the CPU device: avx2, sse2, -feature,-feature, or numpy for NumPy only"
@@ -264,7 +264,7 @@ class Config:
     trust_cache: bool = _setting(
         False, "1: use cache and kernel directories that other users own or can write to; their files run as this user"
     )
-    cache_bytes: int = _setting(4 << 30, "size of the cache in bytes; beyond it the least recently used kernels go")
+    cache_bytes: int = _setting(4 << 30, "size of the cache in bytes; the least recently used kernels beyond it go")
     cache_clear: bool = _setting(
         False,
         "empty the cache once per program, before its first use; files of others stay",
@@ -272,23 +272,23 @@ class Config:
     )
     jit: Building = _setting(
         "wait",
-        "kernels for an NPU, real or simulated, that are not built yet: wait for them, let the CPU compute while they "
-        "build in the background, or off: use ready and cached ones only",
+        "builds of missing kernels for an NPU, real or simulated: wait for them, let the CPU compute while they run in "
+        "the background, or off: use only ready and cached kernels",
         one_of(Building, switch=True),
         GGML_HSA_JIT_COMPILE=GgmlSwitch("wait", "off"),
         GGML_HSA_JIT_COMPILER_ORDER=Kind(_compilers, "iron and triton, separated by a comma"),
     )
     build_seconds: int = _setting(600, "time limit of one compilation", integer(1))
     record: str = _setting(
-        "", "file that gets a configuration for `npu-tensor gen-kernels` of all kernels that the program needed"
+        "", "file for a configuration of all kernels that the program needed, for `npu-tensor gen-kernels`"
     )
     arch: str = _setting(
-        "", "the array to compile for where none is asked: aie2, aie2p, or a name such as npu1 or Strix"
+        "", "array to compile for if a command names none: aie2, aie2p, or a name such as npu1 or Strix"
     )
     kernel_format: KernelFormat = _setting(
         "xclbin",
-        "what is built for an NPU: xclbin, or elf (on aie2p, for kernels without runtime parameters; the others stay "
-        "xclbins)",
+        "format of binaries for an NPU: xclbin, or elf (on aie2p, for kernels without runtime parameters; the others "
+        "stay xclbins)",
         one_of(KernelFormat),
     )
 
@@ -297,7 +297,7 @@ class Config:
         "compare the first result of every kernel on an NPU with the CPU's, once per kernel, XRT, driver and firmware",
     )
     launch_milliseconds: int = _setting(
-        500, "most predicted time of all kernels of a launch on an NPU; 0 = each kernel is a launch", integer(0)
+        500, "upper bound on the predicted time of a launch on an NPU; 0 = each kernel is a launch", integer(0)
     )
     backend: tuple[str, ...] = _setting(
         ("auto",),
@@ -307,20 +307,20 @@ class Config:
     )
     visible_devices: tuple[str, ...] | None = _setting(
         None,
-        "NPUs that exist for this process, by number or identifier; nothing or -1 = none",
+        "NPUs that this process sees, by number or identifier; nothing or -1 = none",
         VISIBLE_DEVICES,
         variable="NPU_VISIBLE_DEVICES",
         ROCR_VISIBLE_DEVICES=VISIBLE_DEVICES,
     )
     xrt_path: tuple[Path, ...] = _setting(
         (),
-        "where XRT's library and libhsa-runtime64 are looked for first, and pyxrt if this Python cannot import it",
+        "directories searched first for XRT's library, libhsa-runtime64, and pyxrt if this Python cannot import it",
         XILINX_XRT=PATHS,
     )
     policy: Policy = _setting(
         "auto",
-        "what placement minimizes: latency, cpu_time or energy; always = the device takes every kernel that it can "
-        "build; auto = latency, or always if all devices are simulated",
+        "measure that placement minimizes: latency, cpu_time or energy; always = the device takes every kernel that it "
+        "can build; auto = latency, or always if all devices are simulated",
         one_of(Policy),
     )
 
@@ -532,8 +532,8 @@ def _warn_of_unknown_variables() -> None:
 
             names = [name.removeprefix(_PREFIX) for name in known if name.startswith(_PREFIX)]
             similar = get_close_matches(variable.removeprefix(_PREFIX), names, 1)
-            meant = f"did you mean {_PREFIX}{similar[0]}?" if similar else "`npu-tensor config` lists those that are"
-            warn(f"the environment sets {variable}, which is no setting; {meant}")
+            meant = f"did you mean {_PREFIX}{similar[0]}?" if similar else "`npu-tensor config` lists the settings"
+            warn(f"the environment sets {variable}, which is not a setting; {meant}")
 
 
 config = Config()

@@ -444,7 +444,7 @@ def _cast_method(name: str, dtype: DType) -> None:
         return to(input, dtype)
 
     method.__name__ = name
-    method.__doc__ = f"As {dtype.name}."
+    method.__doc__ = f"Convert to {dtype.name}."
     composite(name, function=False)(method)
 
 

@@ -218,7 +218,7 @@ def _install_in_place(name: str, entry: registry.Public) -> None:
     def method(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return input._assign(function(input, *args, **kwargs))
 
-    method.__doc__ = f"In-place form of `{name}`: the result is written to this tensor, and so to its views."
+    method.__doc__ = f"Apply `{name}` in place, which also changes the views of this tensor."
     composite(f"{name}_")(method)
 
 

@@ -211,7 +211,7 @@ def _renames(name: str) -> None:
         input._show_as(function(input, *args, **kwargs))
         return input
 
-    method.__doc__ = f"In-place form of `{name}`: this tensor becomes that view of its memory."
+    method.__doc__ = f"Apply `{name}` in place: this tensor becomes that view of its memory."
     composite(f"{name}_", function=False, view=True)(method)
 
 

@@ -92,7 +92,7 @@ def operator_recorder(op: Op, name: str, *, reflected: bool = False) -> Callable
     function: Any = (unary, binary)[len(op.operands) - 1]
     function.__name__ = name
     function.__module__, function.__qualname__ = "npu_tensor", f"Tensor.{name}"
-    function.__doc__ = f"As {op.name}: {op.doc}"
+    function.__doc__ = f"Apply `{op.name}` as an operator. {op.doc}"
     function.__signature__ = _OPERATOR_SIGNATURES[len(op.operands) - 1]
     return function  # type: ignore[no-any-return]
 

@@ -48,7 +48,7 @@ def amin(input, /, dim=(), keepdim: bool = False):
 
 @op(kind="row", rule=rules.reduction("int64"), ggml="ARGMAX")
 def argmax(input, /, dim=None, keepdim: bool = False):
-    """Return the index of the first largest element over dim (None = of the flattened tensor); the first NaN wins.
+    """Return the index of the first largest element over dim, or in the flattened tensor; the first NaN wins.
 
     GGML's ARGMAX takes the last of equal elements, and starts again after a NaN.
     """
@@ -57,7 +57,7 @@ def argmax(input, /, dim=None, keepdim: bool = False):
 
 @op(kind="row", rule=rules.reduction("int64"))
 def argmin(input, /, dim=None, keepdim: bool = False):
-    """Return the index of the first smallest element over dim (None = of the flattened tensor); the first NaN wins."""
+    """Return the index of the first smallest element over dim, or in the flattened tensor; the first NaN wins."""
     return row_argmin(input)
 
 

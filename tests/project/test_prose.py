@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
+from npu_tensor.config import SETTINGS
+from npu_tensor.ops import registry
+
 FOLDERS = ("npu_tensor", "kernels", "benchmarks", "scripts", "examples", "tests")
 OPENING = re.compile(r"(What|Of|Where|Whether|How|Who|So many|As)\b")
 HOME_MADE = re.compile(
@@ -62,6 +65,14 @@ def test_docstrings_open_with_a_verb_or_a_noun(folder: str) -> None:
         if OPENING.match(str(text.value).strip())
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_texts_that_are_made_open_with_a_verb_or_a_noun() -> None:
+    """Docstrings that functions get from tables, and the descriptions of settings."""
+    public = {**registry.functions(), **{f"Tensor.{name}": each for name, each in registry.methods().items()}}
+    texts = {name: each.__doc__ or "" for name, each in public.items()}
+    texts |= {name: setting.doc.capitalize() for name, setting in SETTINGS.items()}
+    assert not {name: text[:60] for name, text in texts.items() if OPENING.match(text)}
 
 
 @pytest.mark.parametrize("folder", [*FOLDERS, "docs", "pages"])

@@ -144,10 +144,9 @@ def _kept(
 def calibrate_command(device: str, quick: bool, force: bool, json_file: Path | None) -> None:
     """Measure this machine for predictions.
 
-    What is measured is the processor, or an NPU and what the host does for it. The figures lie in the cache directory,
-    in one file per processor, and per NPU, driver and power mode; without it costs are predicted from priors. Leave
-    the machine alone meanwhile: on a busy one nothing is measured and nothing changes, unless --force. A simulated NPU
-    has nothing to measure.
+    Measures the processor, or an NPU and the host's share of its launches. The figures lie in the cache directory, in
+    one file per processor, and per NPU, driver and power mode; without it, costs are predicted from priors. Leave the
+    machine alone meanwhile: a busy one is not measured unless --force is given. A simulated NPU has nothing to measure.
     """
     with device_errors():
         try:
