@@ -109,9 +109,14 @@ class StreamEnd(ABC):
     def place(self) -> Ring | HostTask:
         """Location of the chunk: an object of a ring, or a piece of a transfer."""
 
-    @abstractmethod
     def wait(self) -> None:
         """Wait until the chunk has bytes that may move."""
+        if self.position == len(self.chunk):
+            self.chunk, self.position = self.next_chunk(), 0
+
+    @abstractmethod
+    def next_chunk(self) -> Bytes:
+        """Wait for the next chunk and return it."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -168,19 +173,15 @@ class RingSource(RingEnd):
     def _is_missed(self) -> bool:
         return self._turn > 0 or any(sink.expects for sink in self.sinks)
 
-    def wait(self) -> None:
-        if self.position < len(self.chunk):
-            return
+    def next_chunk(self) -> Bytes:
         turn = self._turn
         ring, staging = self._rings[turn], self._stagings[turn]
         ring.wait_for_objects(1, self._is_missed)
         slot = ring.consumed % ring.depth
         if staging is None:
-            self.chunk = self._objects[turn][slot]
-        else:
-            staging.shaped[...] = self._views[turn][slot]
-            self.chunk = staging.flat
-        self.position = 0
+            return self._objects[turn][slot]
+        staging.shaped[...] = self._views[turn][slot]
+        return staging.flat
 
     def finish(self) -> None:
         self._rings[self._turn].consume(1)
@@ -191,14 +192,11 @@ class RingSource(RingEnd):
 class RingSink(RingEnd):
     """Sink that receives objects."""
 
-    def wait(self) -> None:
-        if self.position < len(self.chunk):
-            return
+    def next_chunk(self) -> Bytes:
         turn = self._turn
         ring, staging = self._rings[turn], self._stagings[turn]
         ring.wait_for_room(1)
-        self.chunk = self._objects[turn][ring.produced % ring.depth] if staging is None else staging.flat
-        self.position = 0
+        return self._objects[turn][ring.produced % ring.depth] if staging is None else staging.flat
 
     def finish(self) -> None:
         turn = self._turn
@@ -254,23 +252,19 @@ class HostEnd(StreamEnd):
         self.queue.append(task)
         self._idle.open()
 
-    def wait(self) -> None:
-        if self.position < len(self.chunk):
-            return
+    def next_chunk(self) -> Bytes:
         while not self.queue:
             self._idle.wait(self._says)
         task = self.queue[0]
         access = task.transfer.accesses[task.pieces]
         self._access = access
         if access.contiguous:
-            self.chunk = task.memory[access.start : access.end]
-        else:
-            if self._staging is None or (access.sizes, access.itemsize) != self._staging.key:
-                self._staging = _Staging(access)
-            if not self._drains:
-                self._staging.shaped[...] = access.view(task.memory)
-            self.chunk = self._staging.flat
-        self.position = 0
+            return task.memory[access.start : access.end]
+        if self._staging is None or (access.sizes, access.itemsize) != self._staging.key:
+            self._staging = _Staging(access)
+        if not self._drains:
+            self._staging.shaped[...] = access.view(task.memory)
+        return self._staging.flat
 
     def finish(self) -> None:
         task, access = self.queue[0], self._access
