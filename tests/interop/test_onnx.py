@@ -45,6 +45,35 @@ def run(path, inputs):
     return [each.numpy() for each in (result if isinstance(result, tuple) else (result,))]
 
 
+def computed(path, node, inputs, outputs=("y",), **options):
+    """Return the results of a model of one node."""
+    saved(path, [node], inputs, outputs, **options)
+    return run(path, inputs)
+
+
+def equals_reference(path, nodes, inputs, outputs=("y",), initializers=None, rtol=1e-5, atol=1e-5):
+    """Compare a model with the reference, and return it."""
+    model = saved(path, nodes, inputs, outputs, initializers)
+    for result, expected in zip(run(path, inputs), ReferenceEvaluator(model).run(None, inputs), strict=True):
+        assert result.dtype == expected.dtype
+        np.testing.assert_allclose(result.astype(np.float64), expected.astype(np.float64), rtol=rtol, atol=atol)
+    return nt.load_onnx(path)
+
+
+def dequantized(operator, names=("s", "z"), weights=("w", "ws", "wz"), bias=(), axis=1, **attributes):
+    """Return the nodes of an operator on x, which is quantized and dequantized by `names`, and on such weights."""
+    return [
+        helper.make_node("QuantizeLinear", ["x", *names], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", *names], ["a"]),
+        helper.make_node("DequantizeLinear", weights, ["c"], axis=axis),
+        helper.make_node(operator, ["a", "c", *bias], ["y"], **attributes),
+    ]
+
+
+def has_integer_product(model, x):
+    return any(row.op == "contract" and row.out.startswith("i32") for row in nt.explain(model(nt.from_numpy(x))))
+
+
 X = floats(2, 3, 6, 5)
 IMAGE = floats(1, 4, 9, 8)
 CASES = {
@@ -152,16 +181,15 @@ def test_an_operator_of_constants(operator, tmp_path):
 def test_groups_before_opset_21_have_one_scale_each(tmp_path):
     arrays = {"x": floats(2, 4, 3), "scale": floats(2), "bias": floats(2)}
     node = helper.make_node("GroupNormalization", [*arrays], ["y"], num_groups=2)
-    saved(tmp_path / "m.onnx", [node], arrays, opset=18)
     x, scale, bias = map(nt.from_numpy, arrays.values())
     expected = nt.group_norm(x, 2, scale.repeat_interleave(2), bias.repeat_interleave(2))
-    np.testing.assert_allclose(run(tmp_path / "m.onnx", arrays)[0], expected.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(computed(tmp_path / "m.onnx", node, arrays, opset=18)[0], expected.numpy(), rtol=1e-6)
 
 
 def test_a_diagonal_outside_of_the_matrix(tmp_path):
     arrays = {"x": floats(2, 3), "k": np.array(-1 << 63)}
-    saved(tmp_path / "m.onnx", [helper.make_node("Trilu", [*arrays], ["y"], upper=0)], arrays)
-    np.testing.assert_array_equal(run(tmp_path / "m.onnx", arrays)[0], np.zeros((2, 3)))
+    node = helper.make_node("Trilu", [*arrays], ["y"], upper=0)
+    np.testing.assert_array_equal(computed(tmp_path / "m.onnx", node, arrays)[0], np.zeros((2, 3)))
 
 
 def test_regions_before_opset_16(tmp_path):
@@ -169,13 +197,8 @@ def test_regions_before_opset_16(tmp_path):
     size = {"output_height": 2, "output_width": 2, "sampling_ratio": 2}
     results = []
     for opset, attributes in ((13, {}), (16, {"coordinate_transformation_mode": "output_half_pixel"})):
-        saved(
-            tmp_path / "m.onnx",
-            [helper.make_node("RoiAlign", [*arrays], ["y"], **size, **attributes)],
-            arrays,
-            opset=opset,
-        )
-        results += run(tmp_path / "m.onnx", arrays)
+        node = helper.make_node("RoiAlign", [*arrays], ["y"], **size, **attributes)
+        results += computed(tmp_path / "m.onnx", node, arrays, opset=opset)
     np.testing.assert_array_equal(*results)
 
 
@@ -192,13 +215,13 @@ def test_integer_convolutions(kind, zero, pads, tmp_path):
     }
     arrays = {name: np.asarray(each) for name, each in arrays.items()}
     node = helper.make_node("ConvInteger", [*arrays], ["y"], pads=pads, strides=[1, 2], kernel_shape=[3, 2])
-    saved(tmp_path / "m.onnx", [node], arrays)
+    (result,) = computed(tmp_path / "m.onnx", node, arrays)
     image = np.pad(
         arrays["x"].astype(np.int64) - arrays["xz"], ((0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3]))
     )
     weight = arrays["w"].astype(np.int64) - arrays["wz"].reshape(4, 1, 1, 1)
     windows = np.lib.stride_tricks.sliding_window_view(image, (3, 2), (2, 3))[:, :, :, ::2]
-    np.testing.assert_array_equal(run(tmp_path / "m.onnx", arrays)[0], np.einsum("nchwij,ocij->nohw", windows, weight))
+    np.testing.assert_array_equal(result, np.einsum("nchwij,ocij->nohw", windows, weight))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -208,12 +231,7 @@ def test_an_operator_computes_what_the_reference_computes(name, tmp_path):
     names = ["" if each is None else f"x{n}" for n, each in enumerate(values)]
     outputs = {"LSTM": ("y", "h", "c"), "GRU": ("y", "h")}.get(operator, ("y",))
     node = helper.make_node(operator, names, outputs, **attributes)
-    model = saved(tmp_path / "model.onnx", [node], inputs, outputs)
-    for result, expected in zip(
-        run(tmp_path / "model.onnx", inputs), ReferenceEvaluator(model).run(None, inputs), strict=True
-    ):
-        assert result.dtype == expected.dtype
-        np.testing.assert_allclose(result.astype(np.float64), expected.astype(np.float64), rtol=2e-5, atol=2e-5)
+    equals_reference(tmp_path / "model.onnx", [node], inputs, outputs, rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -240,9 +258,9 @@ def test_an_operator_computes_what_the_reference_computes(name, tmp_path):
 def test_operators_of_onnx_runtime(operator, arrays, attributes, expected, tmp_path):
     inputs = {f"x{n}": each for n, each in enumerate(arrays)}
     node = helper.make_node(operator, list(inputs), ["y"], domain="com.microsoft", **attributes)
-    saved(tmp_path / "model.onnx", [node], inputs, domains=["com.microsoft"])
+    (result,) = computed(tmp_path / "model.onnx", node, inputs, domains=["com.microsoft"])
     wanted = expected(*(nt.from_numpy(each) for each in arrays)).numpy()
-    np.testing.assert_allclose(run(tmp_path / "model.onnx", inputs)[0], wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_weights_of_four_bits(tmp_path):
@@ -251,9 +269,10 @@ def test_weights_of_four_bits(tmp_path):
     packed = (codes[:, ::2] | codes[:, 1::2] << 4).reshape(6, 2, 16)
     attributes = {"K": 64, "N": 6, "bits": 4, "block_size": 32}
     node = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", **attributes)
-    saved(tmp_path / "m.onnx", [node], {"x": x}, initializers={"w": packed, "s": scales}, domains=["com.microsoft"])
+    own = {"initializers": {"w": packed, "s": scales}, "domains": ["com.microsoft"]}
     weight = (codes.astype(np.float32) - 8) * np.repeat(scales, 32, 1)
-    np.testing.assert_allclose(run(tmp_path / "m.onnx", {"x": x})[0], x @ weight.T, rtol=1e-4, atol=1e-4)
+    result = computed(tmp_path / "m.onnx", node, {"x": x}, **own)[0]
+    np.testing.assert_allclose(result, x @ weight.T, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])
@@ -270,9 +289,8 @@ def test_weights_of_few_bits_with_zero_points(bits, tmp_path):
     weights = {"w": packed(codes).reshape(rows, 3, -1), "s": scales, "z": packed(zeros)}
     attributes = {"K": columns, "N": rows, "bits": bits, "block_size": size}
     node = helper.make_node("MatMulNBits", ["x", "w", "s", "z"], ["y"], domain="com.microsoft", **attributes)
-    saved(tmp_path / "m.onnx", [node], {"x": x}, initializers=weights, domains=["com.microsoft"])
     expected = (codes.astype(np.float32) - np.repeat(zeros, size, 1)) * np.repeat(scales, size, 1)
-    result = run(tmp_path / "m.onnx", {"x": x})[0]
+    (result,) = computed(tmp_path / "m.onnx", node, {"x": x}, initializers=weights, domains=["com.microsoft"])
     np.testing.assert_allclose(result, x @ expected[:, :columns].T, rtol=1e-4, atol=1e-3)
 
 
@@ -291,8 +309,7 @@ def test_attention_over_cached_keys(tmp_path):
         num_heads=4,
         kv_num_heads=2,
     )
-    saved(tmp_path / "m.onnx", [node], inputs, ("y", "key", "value"), domains=["com.microsoft"])
-    y, key, value = run(tmp_path / "m.onnx", inputs)
+    y, key, value = computed(tmp_path / "m.onnx", node, inputs, ("y", "key", "value"), domains=["com.microsoft"])
     heads = [
         np.concatenate([inputs[past], inputs[x].reshape(1, 1, 2, 4).swapaxes(1, 2)], 2)
         for past, x in (("pk", "k"), ("pv", "v"))
@@ -466,20 +483,12 @@ def test_products_of_dequantized_matrices_are_integer_products(operator, tmp_pat
         "wz": np.zeros(8, np.int8),
         "b": floats(8),
     }
-    nodes = [
-        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
-        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["a"]),
-        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["c"], axis=0 if transposed else 1),
-        helper.make_node(operator, ["a", "c", *(["b"] if transposed else [])], ["y"], **transposed),
-    ]
-    x = floats(4, 16)
-    model = saved(tmp_path / "m.onnx", nodes, {"x": x}, initializers=initializers)
-    loaded = nt.load_onnx(tmp_path / "m.onnx")
+    bias, axis = (["b"], 0) if transposed else ([], 1)
+    nodes, x = dequantized(operator, bias=bias, axis=axis, **transposed), floats(4, 16)
+    loaded = equals_reference(tmp_path / "m.onnx", nodes, {"x": x}, initializers=initializers)
     assert "QuantizedMatMul" in [node.operator for node in loaded.graph.nodes]
     assert loaded.state_dict()["w"].dtype is nt.int8
-    assert any(row.op == "contract" and row.out.startswith("i32") for row in nt.explain(loaded(nt.from_numpy(x))))
-    expected = ReferenceEvaluator(model).run(None, {"x": x})[0]
-    np.testing.assert_allclose(loaded(nt.from_numpy(x)).numpy(), expected, rtol=1e-5, atol=1e-5)
+    assert has_integer_product(loaded, x)
 
 
 @pytest.mark.parametrize(
@@ -502,18 +511,9 @@ def test_convolutions_of_dequantized_images_are_integer_products(kind, shape, we
         "wz": RANDOM.integers(limits.min, limits.max, 4, kind),
         "b": floats(4),
     }
-    nodes = [
-        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
-        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["a"]),
-        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["c"], axis=0),
-        helper.make_node("Conv", ["a", "c", "b"], ["y"], **attributes),
-    ]
-    x = floats(*shape)
-    model = saved(tmp_path / "m.onnx", nodes, {"x": x}, initializers=initializers)
-    loaded = nt.load_onnx(tmp_path / "m.onnx")
-    assert any(row.op == "contract" and row.out.startswith("i32") for row in nt.explain(loaded(nt.from_numpy(x))))
-    expected = ReferenceEvaluator(model).run(None, {"x": x})[0]
-    np.testing.assert_allclose(loaded(nt.from_numpy(x)).numpy(), expected, rtol=1e-5, atol=1e-5)
+    nodes, x = dequantized("Conv", bias=["b"], axis=0, **attributes), floats(*shape)
+    loaded = equals_reference(tmp_path / "m.onnx", nodes, {"x": x}, initializers=initializers)
+    assert has_integer_product(loaded, x)
 
 
 @pytest.mark.parametrize(
@@ -541,12 +541,8 @@ def test_which_products_are_integer_products(quantize, zero, dequantize, weight,
         helper.make_node("DequantizeLinear", ["w", "ws"], ["c"], **dequantize),
         helper.make_node("MatMul", ["a", "c"], ["y"]),
     ]
-    x = floats(3, 16)
-    model = saved(tmp_path / "m.onnx", nodes, {"x": x}, initializers=initializers)
-    loaded = nt.load_onnx(tmp_path / "m.onnx")
+    loaded = equals_reference(tmp_path / "m.onnx", nodes, {"x": floats(3, 16)}, initializers=initializers)
     assert ("QuantizedMatMul" in [node.operator for node in loaded.graph.nodes]) is is_product
-    expected = ReferenceEvaluator(model).run(None, {"x": x})[0]
-    np.testing.assert_allclose(loaded(nt.from_numpy(x)).numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("axis", [0, -4, 1])
@@ -556,18 +552,10 @@ def test_only_scales_of_output_channels_leave_a_convolution_one_of_integers(axis
         "w": RANDOM.integers(-99, 99, (3, 3, 2, 2), np.int8),
         "ws": floats(3, low=0.01, high=0.1),
     }
-    nodes = [
-        helper.make_node("QuantizeLinear", ["x", "s"], ["q"]),
-        helper.make_node("DequantizeLinear", ["q", "s"], ["a"]),
-        helper.make_node("DequantizeLinear", ["w", "ws"], ["c"], axis=axis),
-        helper.make_node("Conv", ["a", "c"], ["y"]),
-    ]
+    nodes = dequantized("Conv", ["s"], ["w", "ws"], axis=axis)
     x = floats(1, 3, 5, 4, low=0)
-    model = saved(tmp_path / "m.onnx", nodes, {"x": x}, initializers=initializers)
-    loaded = nt.load_onnx(tmp_path / "m.onnx")
+    loaded = equals_reference(tmp_path / "m.onnx", nodes, {"x": x}, initializers=initializers)
     assert ("QuantizedConv" in [node.operator for node in loaded.graph.nodes]) is (axis != 1)
-    expected = ReferenceEvaluator(model).run(None, {"x": x})[0]
-    np.testing.assert_allclose(loaded(nt.from_numpy(x)).numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_quantized_graph_of_operators(tmp_path):
@@ -587,13 +575,7 @@ def test_a_quantized_graph_of_operators(tmp_path):
         helper.make_node("DynamicQuantizeLinear", ["float"], ["q", "scale", "zero"]),
     ]
     inputs = {"aq": arrays.pop("aq")}
-    outputs = ("y", "q", "scale", "zero")
-    model = saved(tmp_path / "m.onnx", nodes, inputs, outputs, arrays)
-    for result, expected in zip(
-        run(tmp_path / "m.onnx", inputs), ReferenceEvaluator(model).run(None, inputs), strict=True
-    ):
-        assert result.dtype == expected.dtype
-        np.testing.assert_allclose(result.astype(np.float64), expected.astype(np.float64), rtol=1e-6)
+    equals_reference(tmp_path / "m.onnx", nodes, inputs, ("y", "q", "scale", "zero"), arrays, rtol=1e-6, atol=0)
 
 
 # --- PyTorch's exporters
@@ -808,5 +790,4 @@ def test_wrong_attributes_are_found_when_the_file_is_loaded(operator, domain, at
 
 def test_bits_of_another_dtype(tmp_path):
     node = helper.make_node("BitCast", ["x"], ["y"], to=TensorProto.INT32)
-    saved(tmp_path / "m.onnx", [node], {"x": X}, opset=26)
-    np.testing.assert_array_equal(run(tmp_path / "m.onnx", {"x": X})[0], X.view(np.int32))
+    np.testing.assert_array_equal(computed(tmp_path / "m.onnx", node, {"x": X}, opset=26)[0], X.view(np.int32))
