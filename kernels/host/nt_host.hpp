@@ -85,7 +85,7 @@ class FlushDenormals {
 // Crashes and endless loops end the guarded function, and not the process. All other signals go to the handler before
 // this one.
 struct Guard {
-    static constexpr int SECONDS = 5;  // of computation by one call, however busy the machine is
+    static constexpr int SECONDS = 2;  // of computation by one call, however busy the machine is
 
     struct Caught {
         int signal;
@@ -98,7 +98,7 @@ struct Guard {
         {SIGFPE, "the code crashed (SIGFPE)", {}},
         {SIGILL, "the code crashed (SIGILL)", {}},
         {SIGABRT, "the code crashed (SIGABRT)", {}},
-        {SIGVTALRM, "the code did not end within 5 s of computation: is there an endless loop?", {}},
+        {SIGVTALRM, "the code did not end within 2 s of computation: is there an endless loop?", {}},
     };
     static inline thread_local sigjmp_buf *back = nullptr;
 

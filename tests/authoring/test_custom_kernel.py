@@ -486,7 +486,7 @@ def test_a_graph_does_not_run_a_kernel_that_crashes() -> None:
         ("out[a[0] << 24] = 1;", r"crashed \(SIGSEGV"),
         ("if (a[0]) abort();", r"crashed \(SIGABRT"),
         ("if (a[0]) __builtin_trap();", r"crashed \(SIG"),
-        ("for (volatile int i = a[0]; i; i = 1) {}", "did not end within 5 s"),
+        ("for (volatile int i = a[0]; i; i = 1) {}", "did not end within 2 s"),
     ],
 )
 def test_a_graph_survives_a_problem_that_depends_on_data(code: str, problem: str) -> None:
