@@ -25,10 +25,12 @@ def scale(a: Any) -> Any:
 @nt.npu_kernel(
     """
 void add(const bfloat16 *__restrict a, const bfloat16 *__restrict b, bfloat16 *__restrict out, int32 n) {
+    aie::set_rounding(aie::rounding_mode::conv_even);
     for (int i = 0; i < n; i += 32)
         aie::store_v(out + i, aie::add(aie::load_v<32>(a + i), aie::load_v<32>(b + i)));
 }
-"""
+""",
+    tolerance=0,
 )
 def add(a: Any, b: Any) -> Any:
     return a + b

@@ -63,8 +63,8 @@ _CXX_DTYPES: Final[Mapping[str, str]] = {
     "float": "float32",
     **{f"{sign}int{bits}{end}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32) for end in ("", "_t")},
 }
-_POINTER: Final = re.compile(r"(const\s+)?(\w+)\s*\*\s*(?:__restrict\s+|__restrict__\s+)?(\w+)")
-_NUMBER: Final = re.compile(r"(?:int32|int32_t|int)\s+\w+")
+_POINTER: Final = re.compile(r"(const\s+)?(?:std::)?(\w+)\s*\*\s*(?:__restrict\s+|__restrict__\s+)?(\w+)")
+_NUMBER: Final = re.compile(r"(?:const\s+)?(?:int32|(?:std::)?int32_t|int)\s+\w+")
 _HEADERS: Final = "#define NT_HOST_GUARD  // The simulator reports a crash.\n#include <aie_api/aie.hpp>\n"
 _MATH: Final = "#include <nt/vector_math.hpp>\n"
 
@@ -81,6 +81,8 @@ class Prototype(NamedTuple):
 
 def prototype_of(name: str, source: str) -> Prototype:
     """Read the parameters of a function. Raises ArgumentError with what is wrong about them."""
+    if not name.isidentifier():
+        raise ArgumentError("npu_kernel: decorates a function with a name, which is also that of the C++, not a lambda")
     match = re.search(rf"\bvoid\s+{re.escape(name)}\s*\(([^)]*)\)", source)
     if match is None:
         raise ArgumentError(f"npu_kernel: the C++ has no function `void {name}(...)`; it must have the contract's name")
@@ -100,7 +102,10 @@ def prototype_of(name: str, source: str) -> Prototype:
                 f"its results, and int32 numbers, in this order. Types are {', '.join(_CXX_DTYPES)}"
             )
     if not operands or not results:
-        raise ArgumentError(f"npu_kernel: {name} has {len(operands)} operands and {len(results)} results; give both")
+        raise ArgumentError(
+            f"npu_kernel: {name} has {len(operands)} operands, which are pointers to const, and {len(results)} "
+            "results, which are other pointers; give both"
+        )
     dtype, *others = dict.fromkeys(dtype for _, dtype in results)
     if others:
         raise ArgumentError(f"npu_kernel: {name} has results of {dtype} and {others[0]}; give all the same type")

@@ -455,7 +455,7 @@ def test_broken_designs_say_where_and_which_rule(name: str) -> None:
         ("void other(const int32 *a, int32 *out) {}", {}, "no function `void k"),
         ("void k(const double *a, double *out) {}", {}, "takes `const double"),
         ("void k(int32 *out, const int32 *a) {}", {}, "in this order"),
-        ("void k(const int32 *a) {}", {}, "1 operands and 0 results"),
+        ("void k(const int32 *a) {}", {}, "1 operands, which are pointers to const, and 0 results"),
         ("void k(const int32 *a, int32 *out, float *more) {}", {}, "results of int32 and float32"),
         ("void k(const int32 *a, int32 *b, int32 *c, int32 *d) {}", {}, "3 results; pattern 'map' has 2 at most"),
         (SCALE.replace("int32 n", "int32 *more"), {"pattern": "gemm"}, "2 results; pattern 'gemm' has 1 at most"),
@@ -468,6 +468,18 @@ def test_broken_designs_say_where_and_which_rule(name: str) -> None:
 def test_declarations_that_do_not_fit(source: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(nt.ArgumentError, match=message):
         made(source, scale, **options)
+
+
+def test_lambdas_have_no_name() -> None:
+    with pytest.raises(nt.ArgumentError, match="a function with a name"):
+        nt.npu_kernel(SCALE)(lambda a: 3 * a)
+
+
+def test_names_of_types_in_the_standard_library() -> None:
+    source = """
+void k(const std::int32_t *a, int32_t *out, const std::int32_t n) { for (int i = 0; i < n; ++i) out[i] = 3 * a[i]; }
+"""
+    assert made(source, scale).test((5,), targets=["npu1"])
 
 
 def test_a_graph_does_not_run_a_kernel_that_crashes() -> None:
