@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -38,11 +39,20 @@ def _extreme(predicate: str) -> Callable[[Emitter, _Step], Value]:
         if not step.dtype.startswith("float"):
             signed = "s" if is_signed(step.dtype) else "u"
             return emitter.select(emitter.compare(signed + predicate, left, right), left, right)
-        # The inner select is one x86 instruction, which gives the right operand if either is NaN.
+        if _is_number(emitter, right):
+            left, right = right, left
+        # This select is one x86 instruction, which gives the right operand if either is NaN.
         better = emitter.select(emitter.compare("o" + predicate, left, right), left, right)
+        if _is_number(emitter, left):
+            return better
         return emitter.select(emitter.compare("uno", left, left), left, better)
 
     return emit
+
+
+def _is_number(emitter: Emitter, value: Value) -> bool:
+    """Return True for a floating-point literal that is not NaN."""
+    return value.is_literal and value != emitter.constant(math.nan, value.type)
 
 
 def _comparison(predicate: str) -> Callable[[Emitter, _Step], Value]:

@@ -22,6 +22,10 @@ class Value(NamedTuple):
         return self.type.split(" x ")[1][:-1] if self.type.startswith("<") else self.type
 
     @property
+    def is_literal(self) -> bool:
+        return not self.name.startswith("%")
+
+    @property
     def lanes(self) -> int:
         return int(self.type[1:].split()[0])
 

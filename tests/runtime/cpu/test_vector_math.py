@@ -352,3 +352,16 @@ def test_small_exponentials(level: str) -> None:
     result = evaluate(level, unary("exp"), x)
     assert ulps(result, exact).max() <= MAX_ULP
     assert not result[x < -104].any()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("primitive", ["maximum", "minimum"])
+@pytest.mark.parametrize("number", [0.0, -0.0, 6.0, -math.inf, math.inf, math.nan])
+def test_extremes_with_a_constant(level: str, primitive: str, number: float) -> None:
+    reference = {"maximum": torch.maximum, "minimum": torch.minimum}[primitive]
+    expected = reference(torch.from_numpy(SPECIALS), torch.tensor(number))
+    for is_first in (False, True):
+        builder = ProgramBuilder()
+        operands = [builder.load(0, "float32"), builder.constant(number, "float32")]
+        result = builder.emit(primitive, operands[::-1] if is_first else operands, "float32")
+        np.testing.assert_array_equal(evaluate(level, builder.program([result]), SPECIALS), expected)
