@@ -156,8 +156,13 @@ class _Problem(NamedTuple):
 
 
 def tile_rows(m: int, most: int) -> int:
-    """Return the rows of a tile: as few tiles as possible, of equal size, so that the last one is nearly full."""
-    return max(LEAST_ROWS, _even(m, most))
+    """Return the rows of a tile, such that few rows are computed in vain.
+
+    Tiles are of equal size, as few as possible or one more: 49 rows are ten tiles of five, not nine of six.
+    """
+    least = max(1, -(-m // most))
+    counts = least, least + 1
+    return min((max(LEAST_ROWS, -(-m // count)) for count in counts), key=lambda rows: -(-m // rows) * rows)
 
 
 def _even(count: int, most: int) -> int:
@@ -517,8 +522,12 @@ class Gemm:
         block_panels = -(-a_panels // blocks)
         blocks = -(-a_panels // block_panels)
         sizes |= {"part": max(1, part // run_steps) if "runs" in sizes else part}
-        lines = -(-part * step_bytes // _CACHE_LINE) if part < steps else 0
+        lines = -(-min(part, steps) * step_bytes // _CACHE_LINE) if part < steps or groups > 1 else 0
         sizes["ahead_bytes"] = -(-lines // block_panels) * _CACHE_LINE
+        piece = max(1, _PIECE_CYCLES // (group * tile_cycles * block_panels))
+        if part >= steps:
+            # Threads that claim single strips take turns, so that the next strip of a thread is `threads` groups on.
+            sizes["ahead_offset"] = (group * (threads if piece == 1 else 1) - 1) * sizes.get("b_panel_bytes", 0)
         sizes |= {"m": m, "n": n, "a_panels": a_panels, "b_panels": b_panels}
         sizes |= {"block_panels": block_panels, "blocks": blocks, "group_panels": group, "groups": groups}
         header = [sizes.get(field, 0) for field in MULTIPLY_META]
@@ -538,7 +547,7 @@ class Gemm:
             spec,
             np.concatenate([np.array(header, np.int64), np.stack(offsets, axis=1).ravel()]),
             count * blocks,
-            _PIECE_CYCLES // (group * tile_cycles * block_panels),
+            piece,
         )
 
     def _packed(
@@ -656,7 +665,7 @@ class Gemm:
             size = ELEMENT_SIZE[operand.dtype]
             strides, outer = [_strides(operand)[axis] * size for axis in (line_axis, k_axis)], []
         meta = np.array([k, steps, lines, panels, *strides, bytes_, *outer, *offsets.ravel()], np.int64)
-        loop = self._loop(pack_module, spec, meta, panels * len(offsets), _PIECE_BYTES // bytes_)
+        loop = self._loop(pack_module, spec, meta, panels * len(offsets), max(1, _PIECE_BYTES // bytes_))
         key: Hashable = (spec, meta.tobytes()) if isinstance(operand, Matrix) else None
         if isinstance(operand, Scattered):
             key = (spec, operand, batch, k, lines)
@@ -665,7 +674,7 @@ class Gemm:
     def _loop(self, module: Module, spec: Any, meta: NDArray[np.int64], items: int, grain: int) -> LaunchedLoop:
         self._metas.append(meta)
         kernel = self._engine.generated(module, spec, self._target)
-        return LaunchedLoop(kernel, meta.ctypes.data, items, even_grain(items, max(1, grain), self._threads))
+        return LaunchedLoop(kernel, meta.ctypes.data, items, even_grain(items, grain, self._threads))
 
     def __call__(
         self,

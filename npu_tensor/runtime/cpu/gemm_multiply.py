@@ -404,12 +404,13 @@ _FORMS: Final[Mapping[Form, Callable[[Emitter, TileSpec, Mapping[str, Value], _P
 # Windows are `runs` of channels per row. If all are inside the image, `table` has the offset of each row and `others`
 # that of each run from it, as int64. Else `table` has int32 (rows, runs), and -1 means zeros at `others`. Steps are
 # those of a run, and the offsets of every product end with the line of the table to begin at. A strip is a block of
-# panels of A and a group of panels of B. A part has `part` steps or runs. Each tile prefetches `ahead_bytes`.
+# panels of A and a group of panels of B. A part has `part` steps or runs. Each tile prefetches `ahead_bytes`,
+# which are `ahead_offset` after the end of its part.
 MULTIPLY_META = (
     *("m", "n", "steps", "rest", "a_panels", "b_panels", "block_panels", "blocks", "group_panels", "groups"),
     *("a_panel_bytes", "b_panel_bytes", "a_line_bytes", "b_line_bytes", "a_step_bytes"),
     *("pack", "pack_meta"),  # of a product that packs B panel by panel: see `_pack`
-    *("runs", "table", "others", "part", "ahead_bytes"),
+    *("runs", "table", "others", "part", "ahead_offset", "ahead_bytes"),
 )
 
 # Operations of the longest epilogue that is written once for each vector of a tile.
@@ -591,7 +592,8 @@ class _MultiplyWriter:
         step = emitter.mul(end, meta["steps"]) if self.has_lines else end
         panel = emitter.byte_offset(place.b, emitter.mul(place.b_panel, meta["b_panel_bytes"]))
         part = emitter.byte_offset(panel, emitter.mul(step, self.shape.columns * self.unit.bytes))
-        share = emitter.byte_offset(part, emitter.mul(number, meta["ahead_bytes"]))
+        offset = emitter.add(meta["ahead_offset"], emitter.mul(number, meta["ahead_bytes"]))
+        share = emitter.byte_offset(part, offset)
 
         def prefetch(offset: Value, _: list[Value]) -> None:
             emitter.prefetch(emitter.byte_offset(share, offset))
