@@ -4,8 +4,9 @@ counts.json holds what each function of include/nt needs: instructions per slot 
 operands to its result. `python -m npu_tensor.tools.counts` counts them while the functions run on the host.
 
 The model: a loop of one block is pipelined. A further round starts after as many cycles as its busiest slot has
-instructions, or after the chain that carries a value from round to round. Above LONGEST_INTERVAL, Peano does not
-pipeline, and every round takes its latency.
+instructions, or after the chain that carries a value from round to round. Above DEEP_INTERVAL, at most MOST_STAGES
+rounds overlap; above LONGEST_INTERVAL none do, and every round takes its latency. Vectors that a round computes side by
+side start one interval apart. Loads of one operand are issued one by one: they have one pointer, and one bank.
 """
 
 from __future__ import annotations
@@ -31,12 +32,18 @@ aie-kernel-opt-static, 01673e2f).
 """
 LONGEST_INTERVAL: Final = 27
 """Interval above which Peano does not pipeline a loop (the same source)."""
+MOST_STAGES: Final = 3
+"""Upper bound on the rounds that overlap in a loop with a long interval: the default of llvm-aie's option
+aie-pipeliner-max-stagecount. mlir-aie's q4nx_dequant has a chain of about 48 cycles and takes 17 a round.
+"""
+DEEP_INTERVAL: Final = 11
+"""Interval up to which Peano's later pipeliner may overlap more rounds (aie-postpipeliner-cutoff)."""
 MOST_UNROLLED: Final = 4
 """Upper bound on the vectors of a round, which the source requests by NT_UNROLL_BY. Two assumptions: more do not fit
 into the 12 vector registers of 512 bits, and Peano overlaps the instructions of the vectors of a round.
 """
 STORE_LATENCY: Final = 5
-"""Cycle at which VST and VST.CONV write to memory (llvm-aie's schedules; 7 for VST.CONV on aie2)."""
+"""Cycle at which VST writes to memory (llvm-aie's schedules). Rounds end when they issue their last store."""
 SCALAR_LATENCY: Final = 7
 """Latency of a scalar load on aie2, measured by ignite-xdna's SILICON.md; 6 on aie2p (tnzr.org)."""
 SCALAR_COPY: Final = SCALAR_LATENCY + STORE_LATENCY
@@ -99,18 +106,26 @@ class LoopWork(NamedTuple):
     @property
     def round(self) -> int:
         """Cycles of a round among many."""
-        return self.interval if self.interval <= LONGEST_INTERVAL else self.straight
+        if self.interval > LONGEST_INTERVAL:
+            return self.straight
+        return max(self.interval, -(-self.latency // MOST_STAGES)) if self.interval > DEEP_INTERVAL else self.interval
+
+    def overlapped(self, rounds: int) -> int:
+        """Return the cycles of a round if no more than some rounds may overlap: those that the source promises."""
+        return max(self.round, -(-self.straight // rounds))
 
     @property
     def unrolled(self) -> int:
-        """Rounds to compute side by side in a loop that is not pipelined."""
-        fills = -(-self.latency // self.interval)
-        return min(MOST_UNROLLED, fills) if self.interval > LONGEST_INTERVAL and not self.carried else 1
+        """Vectors to compute side by side in a round, so that they take the fewest cycles."""
+        return min(range(1, MOST_UNROLLED + 1), key=lambda vectors: self.times(vectors).round / vectors)
 
-    def loop(self, trips: int, unrolled: int = 1) -> int:
-        """Return the cycles of a loop. unrolled: rounds that are computed side by side."""
-        if unrolled > 1:
-            return -(-trips // unrolled) * max(self.latency, unrolled * self.interval) + LOOP_CYCLES
+    def times(self, vectors: int) -> LoopWork:
+        """Return the work of several vectors side by side."""
+        latency = self.straight + (vectors - 1) * self.interval
+        return LoopWork._make([*(vectors * count for count in self.slots), latency, vectors * self.carried])
+
+    def loop(self, trips: int) -> int:
+        """Return the cycles of a loop."""
         return self.straight + LOOP_CYCLES + (trips - 1) * self.round if trips else 0
 
 
@@ -135,6 +150,13 @@ _OF_MASKS: Final = frozenset(
 # A bundle of the processor has up to 128 bits; a loop has some more around its body.
 _BUNDLE_BYTES: Final = 16
 _LOOP_BUNDLES: Final = 40
+
+
+def counting_flags(arch: Arch) -> tuple[str, ...]:
+    """Return the compiler options with which the host version of aie_api counts instructions."""
+    macs = ARRAYS[arch].macs_per_cycle
+    dtypes = ("bfloat16", "bfp16", "int8", "int16", "int32")
+    return ("-DNT_HOST_COUNT", *(f"-DNT_HOST_{dtype.upper()}={macs.get(dtype, 1)}" for dtype in dtypes))
 
 
 @cache
@@ -205,7 +227,8 @@ def work(
     """
     array = ARRAYS[arch]
     slots = [0] * 6
-    load_a, load, store, move = 0, 2, 3, 5
+    load_a, load_b, store, move = 0, 1, 3, 5
+    loads: list[int] = []
     latency = {name: function(name, arch).latency for name in ("load", "move", "narrow")}
     ready: dict[int, int] = {}
     places: dict[int, int] = {}
@@ -226,8 +249,11 @@ def work(
             size, converted = stored(number)
             needed = BRIEF if brief and converted else ACCUMULATOR if converted else takes or 1
             if not have & needed:
-                port = load_a if needed & ACCUMULATOR else load
-                slots[port] += -(-2 * size // array.load_bytes)
+                instructions = -(-2 * size // array.load_bytes)
+                if needed & ACCUMULATOR:
+                    slots[load_a] += instructions
+                else:
+                    loads.append(instructions)
                 have |= needed
                 places[number] = have
             if needed == BRIEF:
@@ -260,8 +286,10 @@ def work(
         if number in program.outputs:
             size, converted = stored(number)
             narrows = converted and places.get(number) != BRIEF
-            ready[number] = use(number, ACCUMULATOR if narrows else 0) + STORE_LATENCY
+            ready[number] = use(number, ACCUMULATOR if narrows else 0) + 1
             slots[store] += -(-size // array.store_bytes)
+    for instructions in sorted(loads, reverse=True):
+        slots[load_a if slots[load_a] < slots[load_b] else load_b] += instructions
     return LoopWork._make([*slots, max(ready.values(), default=0), carried])
 
 

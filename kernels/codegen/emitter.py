@@ -279,7 +279,7 @@ def cheaper(
             x, y = y, x
         constant = _constant(program, y)
         form = None
-        if primitive in ("add", "sub") and y in short:
+        if primitive in ("add", "sub") and y in short and (x in exact or precision_of[number] == "half"):
             form = PrimitiveForm(f"{primitive} short", x, y)
         elif primitive == "mul" and exact.issuperset(operands):
             form = PrimitiveForm("short mul short", x, y)

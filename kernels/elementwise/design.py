@@ -31,7 +31,7 @@ from npu_tensor.dataflow.design import (
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.kernels.codegen import cycles as tables
 from npu_tensor.kernels.codegen import emitter
-from npu_tensor.kernels.elementwise.source import Formula, counts, invariants, keep_text, map_text, short_loads
+from npu_tensor.kernels.elementwise.source import LONG, Formula, counts, invariants, keep_text, map_text, short_loads
 from npu_tensor.kernels.elementwise.tiling import RUN, ElementwiseForm, ElementwisePlan
 from npu_tensor.ops.analysis import precisions
 
@@ -74,7 +74,13 @@ def cost(plan: ElementwisePlan, formula: Formula, arch: Arch) -> CallCost:
     trips = -(-tile // formula.lanes // loops)
     size = tables.program_bytes(program, precision_of, order, forms)
     unrolled = max(1, min(step.unrolled, trips, PROGRAM_BYTES // size))
-    return CallCost(loops * step.loop(trips, unrolled), unrolled * size, unrolled)
+    together = step.times(unrolled)
+    rounds = -(-trips // unrolled)
+    if not plan.form.columns:
+        return CallCost(together.loop(rounds), unrolled * size, unrolled)
+    each = together.overlapped(LONG if unrolled == 1 and trips >= LONG else 1)
+    row = together.straight + tables.LOOP_CYCLES + (rounds - 1) * each
+    return CallCost(loops * row, (unrolled + (unrolled == 1)) * size, unrolled)
 
 
 def cycles(plan: ElementwisePlan, call: CallCost) -> float:

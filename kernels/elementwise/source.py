@@ -15,6 +15,9 @@ from npu_tensor.kernels.elementwise.tiling import ElementwiseForm
 from npu_tensor.ops.analysis import Precision
 from npu_tensor.ops.expression import Program
 
+LONG: Final = 4
+"""Vectors of a row from which its loop is pipelined (NT_AT_LEAST_4)."""
+
 CAME, START, VALUE, LEFT = range(4)
 """Words of a core's state."""
 
@@ -131,6 +134,14 @@ def map_text(form: ElementwiseForm, formula: Formula, unrolled: int = 1) -> str:
     hint = [f"NT_UNROLL_BY({unrolled})"] if unrolled > 1 else []
     if form.columns:
         rest = [*hint, f"for (int32 i = begin; i < end; i += {lanes}) {{", *vector, "}"]
+        if unrolled == 1:
+            rest = [
+                f"if (end - begin >= {LONG * lanes}) {{",
+                *_indented(1, ["NT_AT_LEAST_4", *rest]),
+                "} else {",
+                *_indented(1, rest),
+                "}",
+            ]
         body += [
             f"int32 value = state[{VALUE}], left = state[{LEFT}];",
             f"for (int32 begin = 0; begin < {form.tile};) {{",

@@ -30,8 +30,11 @@ CALLED_BYTES: Final = 400
 CALL_BYTES: Final = 64
 """Bytes of machine code of a call."""
 
-LONG: Final = 4
-"""Rounds of a loop from which the compiler may pipeline it (NT_AT_LEAST_4). About as many overlap."""
+PROMISES: Final = (16, 4)
+"""Rounds that the source promises of a loop (NT_AT_LEAST_16, NT_AT_LEAST_4). Peano overlaps no more of them."""
+
+LONG: Final = min(PROMISES)
+"""Rounds of a loop from which the compiler may pipeline it."""
 
 MOST_PARTIAL: Final = 4
 """Upper bound on the partial results of a reduction."""
@@ -59,6 +62,23 @@ class WalkCost(NamedTuple):
     def of(self, lanes: int, elements: int) -> int:
         """Return the cycles for a number of elements, without the values of the row."""
         return self.vector * -(-elements // lanes) + self.start
+
+
+class RowLoop(NamedTuple):
+    """Form of a loop over the vectors of a row.
+
+    Attributes:
+        parts: Partial results of each reduction.
+        rounds: Promised rounds, of one vector for each partial result; 0 if there may be few.
+    """
+
+    parts: int
+    rounds: int
+
+
+def row_loop(elements: int, lanes: int, parts: int) -> RowLoop:
+    """Return the form of a loop over a number of elements or more."""
+    return RowLoop(parts, next((rounds for rounds in PROMISES if rounds * parts * lanes <= elements), 0))
 
 
 class _Chosen(NamedTuple):
@@ -109,7 +129,13 @@ def _bytes(row: RowProgram, precision: Precision, number: int) -> int:
 
 @lru_cache(maxsize=4096)
 def walk_cost(
-    row: RowProgram, walk: RowWalk, arch: Arch, stored: tuple[int, ...] = (), shortest: int = 0, whole: bool = False
+    row: RowProgram,
+    walk: RowWalk,
+    arch: Arch,
+    loop: RowLoop,
+    stored: tuple[int, ...] = (),
+    by_reciprocal: bool = False,
+    whole: bool = False,
 ) -> WalkCost:
     """Compute the cost of one walk.
 
@@ -117,11 +143,11 @@ def walk_cost(
         row: Program to compute.
         walk: Pass over the row.
         arch: Generation of the array.
+        loop: Form of the loop over the vectors.
         stored: Values that an earlier walk has stored and this one loads.
-        shortest: Least elements of a row if cores have whole rows; 0 for chunks.
+        by_reciprocal: True if the reciprocal of the length is known.
         whole: True if rows end with a full vector.
     """
-    by_reciprocal = shortest > 0 and row.is_rounded
     finish = 0
     for number in walk.reductions:
         instruction = row.program.instructions[number]
@@ -131,15 +157,15 @@ def walk_cost(
     each = _work(row, arch, _for_vectors(row, walk, stored), by_reciprocal)
     kept = len(stored) * VECTOR_BYTES
     array = ARRAYS[arch]
-    parts = partial_results(row, walk, shortest, whole)
-    finish += (parts - 1) * each.carried
+    finish += (loop.parts - 1) * each.carried
     each = each._replace(
         load=each.load - (-2 * kept // array.load_bytes),
         move=each.move + MASK * len(walk.reductions) * (not whole),
-        carried=-(-each.carried // parts),
+        carried=-(-each.carried // loop.parts),
     )
     once = _work(row, arch, _for_row(row, walk), by_reciprocal)
-    return WalkCost(each.round, each.straight - each.round + LOOP_CYCLES, (once.straight if any(once) else 0) + finish)
+    vector = each.overlapped(max(1, loop.rounds * loop.parts))
+    return WalkCost(vector, each.straight - vector + LOOP_CYCLES, (once.straight if any(once) else 0) + finish)
 
 
 @lru_cache(maxsize=4096)

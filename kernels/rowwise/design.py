@@ -258,7 +258,7 @@ class _ChunkedConfiguration(_RowwiseConfiguration):
 
     def __init__(self, plan: ChunkedRows, arch: Arch) -> None:
         row = plan.row
-        super().__init__(plan, arch, chunks_source(row, plan.task.length == plan.pitch), 2)
+        super().__init__(plan, arch, chunks_source(row, plan.task.length == plan.pitch, plan.loop), 2)
         self.state = ObjectType("int32", (state_bytes(row) // 4,))
         self.functions = self._functions(arch)
         self.workers()
@@ -273,7 +273,7 @@ class _ChunkedConfiguration(_RowwiseConfiguration):
             functions[name] = self.function(name, pointers, numbers, cycles, program_bytes)
 
         for number, walk in enumerate(plan.walks):
-            cost = walk_cost(row, walk, arch)
+            cost = walk_cost(row, walk, arch, plan.loop)
             chunks = [plan.input_type(slot) for slot in pass_inputs(row, walk)]
             chunks += [self.results[output] for output in walk.outputs]
             declare(f"walk{number}", [*chunks, *state], 4, cost.of(row.lanes, plan.chunk), walk_bytes(row, walk))

@@ -16,6 +16,7 @@ from typing import Final
 from npu_tensor.dataflow.design import Source
 from npu_tensor.kernels.codegen import emitter
 from npu_tensor.kernels.codegen.words import runtime_word
+from npu_tensor.kernels.rowwise.cost import RowLoop
 from npu_tensor.kernels.rowwise.program import (
     VECTOR_BYTES,
     RowOperand,
@@ -116,7 +117,8 @@ class _Code:
         known: Iterable[int],
         loaded: Iterable[int] = (),
         stored: Iterable[int] = (),
-        parts: int = 1,
+        *,
+        form: RowLoop,
     ) -> str:
         """Generate the loop of a pass, which adds to `total<n>` and stores to `places[-1 - output]`.
 
@@ -128,12 +130,12 @@ class _Code:
             known: Values of the row.
             loaded: Values that an earlier pass stored in `value<n>`.
             stored: Values that this pass stores there.
-            parts: Partial results of each reduction; 0 for a loop that may be short.
+            form: Form of the loop.
         """
         expressions, invariant = self.operands(places, start, known)
         expressions.update({number: f"nt::load<float, {self.lanes}>(value{number} + start)" for number in loaded})
         code = self.statements(walk.roots, expressions, invariant)
-        loop = f"nt::for_row<{self.lanes}, {str(self.whole).lower()}, {parts}>"
+        loop = f"nt::for_row<{self.lanes}, {str(self.whole).lower()}, {form.parts}, {form.rounds}>"
         lines = [*code.hoisted, f"{loop}({count}, [&](int32 start, auto lanes, auto part) {{"]
         lines += ["  " + line for line in code.body]
         for reduction in walk.reductions:
@@ -141,7 +143,7 @@ class _Code:
             value = code.values[operand]
             if self.program.instructions[operand].dtype == "bool":
                 value = f"nt::cast<int32>({value})"
-            total = f"total{reduction}" if parts <= 1 else f"parts{reduction}[part]"
+            total = f"total{reduction}" if form.parts == 1 else f"parts{reduction}[part]"
             lines.append(f"  {total}.add({value}, {start}, lanes);")
         lines += [f"  nt::store(value{number} + start, {code.values[number]});" for number in stored]
         for output in walk.outputs:
@@ -214,7 +216,9 @@ def _function(name: str, parameters: Iterable[str], body: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def rows_source(row: RowProgram, whole: bool, loops: tuple[int, ...], carrier: int, values: tuple[int, ...]) -> Source:
+def rows_source(
+    row: RowProgram, whole: bool, loops: tuple[RowLoop, ...], carrier: int, values: tuple[int, ...]
+) -> Source:
     """Generate nt_rows(in..., out..., value..., parameters, rows, length, pitch, slot), which processes whole rows.
 
     nt_keep<slot> copies an input that is the same for all rows out of objects of `carrier`. Inputs and outputs are in
@@ -225,7 +229,7 @@ def rows_source(row: RowProgram, whole: bool, loops: tuple[int, ...], carrier: i
     Args:
         row: Program to translate.
         whole: True if the length is always a multiple of the lanes.
-        loops: For each pass, partial results of each reduction; 0 if its loop may be short.
+        loops: For each pass, the form of its loop.
         carrier: Input whose objects bring the resident inputs.
         values: Instructions whose values are kept for later passes by the first pass that computes them.
     """
@@ -242,10 +246,12 @@ def rows_source(row: RowProgram, whole: bool, loops: tuple[int, ...], carrier: i
     for number, walk in enumerate(code.walks):
         evaluated = needed(row.program, walk.roots, known)
         stored = [value for value in values if value in evaluated and value not in kept]
-        parts = loops[number]
-        body += [f"{code.state(reduction)} total{reduction};" for reduction in walk.reductions if parts <= 1]
+        form = loops[number]
+        parts = form.parts
+        body += [f"{code.state(reduction)} total{reduction};" for reduction in walk.reductions if parts == 1]
         body += [f"{code.state(reduction)} parts{reduction}[{parts}];" for reduction in walk.reductions if parts > 1]
-        body += ["{", indent(code.walk(walk, places, "start", "length, length", known, kept, stored, parts), "  "), "}"]
+        text = code.walk(walk, places, "start", "length, length", known, kept, stored, form=form)
+        body += ["{", indent(text, "  "), "}"]
         for reduction in walk.reductions if parts > 1 else ():
             body += [f"parts{reduction}[0].merge(parts{reduction}[{part}]);" for part in range(1, parts)]
             body.append(f"const auto &total{reduction} = parts{reduction}[0];")
@@ -273,7 +279,7 @@ def partial_bytes(row: RowProgram, walk: RowWalk) -> int:
 
 
 @lru_cache(maxsize=1024)
-def chunks_source(row: RowProgram, whole: bool) -> Source:
+def chunks_source(row: RowProgram, whole: bool, loop: RowLoop) -> Source:
     """Generate functions for rows that pass through a core in chunks, with their partial results in `state`.
 
     - nt_walk<w>(in..., out..., state, parameters, begin, step, length, count): one pass over the next `count` elements.
@@ -284,11 +290,10 @@ def chunks_source(row: RowProgram, whole: bool) -> Source:
     - nt_merge<w>(in, state, count): adds the partial results of `count` cores.
     - nt_store(in..., out..., state, parameters, length): stores the outputs with one element per row.
 
-    Chunks have cost.LONG vectors or more.
-
     Args:
         row: Program to translate.
         whole: True if all chunks are full.
+        loop: Form of the loops over the vectors of a chunk.
     """
     code = _Code(row, whole)
     lines = ["namespace {"]
@@ -305,7 +310,7 @@ def chunks_source(row: RowProgram, whole: bool) -> Source:
     lines += code.keep(first_stream(row))
     known: list[int] = []
     for number, walk in enumerate(code.walks):
-        lines += _walk_functions(code, number, walk, known)
+        lines += _walk_functions(code, number, walk, known, loop)
         known += code.row_values[number]
     if code.per_row:
         slots = [slot for slot, operand in enumerate(row.inputs) if operand.access == "row"]
@@ -340,7 +345,7 @@ def _rows_known(known: Iterable[int]) -> list[str]:
     return [f"const auto row{value} = row.row{value};" for value in known]
 
 
-def _walk_functions(code: _Code, number: int, walk: RowWalk, known: list[int]) -> list[str]:
+def _walk_functions(code: _Code, number: int, walk: RowWalk, known: list[int], loop: RowLoop) -> list[str]:
     row = code.row
     slots = pass_inputs(row, walk)
     places = {-1 - output: f"out{output} + start" for output in walk.outputs}
@@ -352,7 +357,7 @@ def _walk_functions(code: _Code, number: int, walk: RowWalk, known: list[int]) -
     body += _rows_known(known)
     body += [f"{code.state(reduction)} total{reduction};" for reduction in walk.reductions]
     count = "count, length - first"
-    body += ["{", indent(code.walk(walk, places, "first + start", count, known), "  "), "}"]
+    body += ["{", indent(code.walk(walk, places, "first + start", count, known, form=loop), "  "), "}"]
     if walk.reductions:
         totals = f"row.totals{number}"
         merges = " ".join(f"{totals}.total{r}.merge(total{r});" for r in walk.reductions)

@@ -20,9 +20,11 @@ from npu_tensor.dataflow.design import DEFAULT_STACK, ObjectType
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.kernels.rowwise.cost import (
     LONG,
+    RowLoop,
     code_bytes,
     costly_value,
     partial_results,
+    row_loop,
     vector_bytes,
     walk_cost,
 )
@@ -288,18 +290,17 @@ class WholeRows(RowwisePlan):
     def program_bytes(self) -> int:
         """Estimated bytes of machine code of all passes over a row."""
         copies = sum(
-            parts * vector_bytes(self.row, walk)
-            for parts, walk in zip(self.loops, walks(self.row), strict=True)
-            if parts > 1
+            loop.parts * vector_bytes(self.row, walk)
+            for loop, walk in zip(self.loops, walks(self.row), strict=True)
+            if loop.parts > 1
         )
         return 512 + self.resident_bytes + code_bytes(self.row) + copies
 
     @property
-    def loops(self) -> tuple[int, ...]:
-        """Partial results of each pass's loop; 0 for loops that are too short to be pipelined."""
-        is_long = self.shortest >= LONG * self.row.lanes
+    def loops(self) -> tuple[RowLoop, ...]:
+        """Form of the loop of each pass."""
         parts = (partial_results(self.row, walk, self.shortest, self.ends_full) for walk in walks(self.row))
-        return tuple(is_long * part for part in parts)
+        return tuple(row_loop(self.shortest, self.row.lanes, part) for part in parts)
 
     @property
     def ends_full(self) -> bool:
@@ -310,8 +311,8 @@ class WholeRows(RowwisePlan):
         """Predict the cycles for one row."""
         known: tuple[int, ...] = ()
         total = 0
-        for walk in walks(self.row):
-            cost = walk_cost(self.row, walk, arch, known, self.shortest, self.ends_full)
+        for walk, loop in zip(walks(self.row), self.loops, strict=True):
+            cost = walk_cost(self.row, walk, arch, loop, known, self.row.is_rounded, self.ends_full)
             total += cost.of(self.row.lanes, self.task.length) + cost.row
             # The cost of storing is not charged to the first pass that computes them.
             known = tuple(set(self.values).intersection((*known, *needed(self.row.program, walk.roots))))
@@ -343,6 +344,11 @@ class ChunkedRows(RowwisePlan):
     group: int
     chunk: int
     chunks: int
+
+    @property
+    def loop(self) -> RowLoop:
+        """Form of the loops over the vectors of a chunk."""
+        return row_loop(self.chunk, self.row.lanes, 1)
 
     @property
     def form(self) -> ChunkedRows:
@@ -490,7 +496,7 @@ class ChunkedRows(RowwisePlan):
         """Predict the cycles of a core, including changes of objects and waits for exchanges."""
         total = len(self.exchanges) * EXCHANGE_CYCLES
         for walk in self.walks:
-            cost = walk_cost(self.row, walk, arch)
+            cost = walk_cost(self.row, walk, arch, self.loop)
             total += self.chunks * (cost.of(self.row.lanes, self.chunk) + OBJECT_CYCLES) + cost.row
         return self.rounds * total
 

@@ -15,7 +15,7 @@ from npu_tensor.authoring.apart import Failure, run_apart
 from npu_tensor.dataflow.array import ARRAYS, Arch
 from npu_tensor.dataflow.design import KernelFunction, ObjectType, Source
 from npu_tensor.errors import LaunchError
-from npu_tensor.kernels.codegen.cycles import LOOP_CYCLES, SCALAR_STEP
+from npu_tensor.kernels.codegen.cycles import LOOP_CYCLES, SCALAR_STEP, counting_flags
 from npu_tensor.kernels.dataflow_patterns import CoreFunction, ObjectSizes
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
@@ -105,7 +105,7 @@ def _count(function: CoreFunction, arch: Arch, sizes: ObjectSizes) -> tuple[int,
         parameters=", ".join([*(kind + name for kind, name in zip(kinds, names, strict=True)), "int32 *counts"]),
         call=f"{function.name}({', '.join(names)})",
     )
-    source = Source(function.name, function.source.text + text, ("-DNT_HOST_COUNT",))
+    source = Source(function.name, function.source.text + text, counting_flags(arch))
     counts = ObjectType("int32", (_SLOTS + 1,))
     declared = KernelFunction("nt_count", (*types, *["int32"] * function.numbers, counts), source)
     entry = host_compiler.compile_source(source, arch, [declared]).entry(declared)

@@ -127,10 +127,14 @@ def nonnegative(program: Program, order: Iterable[int]) -> set[int]:
     """Return the instructions in `order` whose results are never negative, so that sums of them do not cancel."""
     result: set[int] = set()
     for number in order:
-        primitive, operands, _, value = program.instructions[number]
+        primitive, operands, dtype, value = program.instructions[number]
         sign = PRIMITIVES[primitive].sign
         if primitive == "constant":
             is_nonnegative = value >= 0
+        elif primitive == "scalar":
+            is_nonnegative = value == ROW_LENGTH_SLOT
+        elif primitive == "cast":
+            is_nonnegative = dtype == "float32" and result.issuperset(operands)
         elif sign == "nonnegative of nonnegative":
             is_square = primitive == "mul" and operands[0] == operands[1]
             is_nonnegative = is_square or result.issuperset(operands)

@@ -45,7 +45,6 @@ _FORMATS: Final = {
 
 
 _HEAD: Final = """
-#define NT_HOST_COUNT
 #include <nt/attention.hpp>
 #include <nt/conv.hpp>
 #include <nt/get_rows.hpp>
@@ -155,10 +154,23 @@ _STEPS: Final = {
     "load": ("ANYWHERE", "v.loaded(1); return v;"),
     "narrow": ("ACCUMULATOR", "return nt_host::issue(nt_host::NARROW, 1, v);"),
     "move": ("ACCUMULATOR", "v.use(nt_host::REGISTER); return v;"),
+    "product": ("REGISTER", "return nt_host::issue(nt_host::PRODUCT, 1, v);"),
+    "integer_product": ("REGISTER", "return nt_host::issue(nt_host::INTEGER_PRODUCT, 1, v);"),
+    "sum": ("ACCUMULATOR", "return nt_host::issue(nt_host::SUM, 1, v);"),
+    "lanes": ("REGISTER", "return nt_host::issue(nt_host::LANES, 1, v);"),
 }
 
 # Loops by name: statements that run `n` rounds.
 _LOOPS: Final = {
+    **{
+        name: f"const auto one = ones<{element}, 16>(); auto sum = aie::zeros<{tag}, 16>(); "
+        "for (int i = 0; i < n; ++i) sum = aie::mac(sum, one, one); "
+        f"aie::store_v(at<{result}>(0), sum.template to_vector<{result}>());"
+        for name, tag, element, result in (
+            ("accumulate", "accfloat", "bfloat16", "float"),
+            ("integer_accumulate", "acc32", "int8", "int32"),
+        )
+    },
     "keep": "for (int i = 0; i < 16 * n; i += 16) aie::store_v(at<int32>(1) + i, aie::load_v<16>(at<int32>(0) + i));",
     "copy": "nt::copy_words(at<int32>(0), at<int32>(1), 16 * (n + 4));",
     **{
@@ -271,6 +283,7 @@ def counted(arch: Arch) -> dict[str, list[int]]:
         raise FileNotFoundError("no C++ compiler (g++ or clang++) on this machine")
     folder = Path(cycles.__file__).parents[1]
     options = ["-std=c++20", "-O0", "-w", f"-D__AIE_ARCH__={20 if arch == 'aie2' else 21}", "-shared", "-fPIC"]
+    options += cycles.counting_flags(arch)
     if "clang" not in Path(compiler).name:
         options.append("-fno-gnu-unique")  # Other libraries of this process have the same names in other layouts.
     includes = [f"-I{folder / 'host'}", f"-I{folder / 'include'}"]

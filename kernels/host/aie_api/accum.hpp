@@ -206,18 +206,68 @@ auto negmul(const vector<A, N> &a, const vector<B, N> &b) {
     return neg(mul(a, b));
 }
 
-// Sums and products lane by lane are rounded after each step, as in IEEE. aie2 may differ: its vmac.f for matrices was
-// found to round a term that is less than the sum to the sum's 24-bit grid first (mmul.hpp). No probes are published
-// of vmac.f lane by lane, of sums of accumulators, or of aie2p. Where a product cancels a larger sum, as in the reduction
-// of the argument of `exp`, the grid would cost up to half a unit of that sum: tests/kernels/test_core_vector_math.py run
-// with it finds exp, expm1, sigmoid, sin, cos and pow of full precision off by 6 to 119 units in the last place, and the
-// quotient of the largest number and 1 infinite.
-//
+namespace detail {
+
+// vmac.f of aie2, as 3,200 published probes have found it on silicon for matrices: a sum and its products are aligned to
+// the largest exponent among them and rounded there to 24 bits each, ties to even. Their sum is exact until it is rounded
+// to a float32. The same is assumed lane by lane, where softmax on silicon showed the rounding of each product
+// (mlir-aie's levers.md, S80), and of the exponent of a product that it is that of its value. The probes had no infinite
+// operand and no NaN; those are summed as usual, and zeros. Sums of accumulators and aie2p round as IEEE, without a probe.
+template <unsigned N>
+struct Aligned {
+    using Double = std::conditional_t<N != 0, double, void>;  // GCC ignores the attribute where no type depends on N
+    using Long = std::conditional_t<N != 0, std::int64_t, void>;
+    typedef Double Row __attribute__((vector_size(sizeof(double) * N)));
+    typedef Long Bits __attribute__((vector_size(sizeof(std::int64_t) * N)));
+
+    template <unsigned count>
+    static Row sum(const Row (&terms)[count]) {
+        constexpr std::int64_t exponent_bits = 0x7ff0000000000000;
+        Row plain = terms[0], largest = {};
+#pragma GCC unroll 16
+        for (unsigned k = 0; k < count; ++k) {
+            if (k > 0) plain += terms[k];
+            const Row exponent = (Row)((Bits)terms[k] & exponent_bits);
+            largest = largest > exponent ? largest : exponent;
+        }
+        // Doubles added to 1.5 * 2^29 units have their last bit 23 places below the unit.
+        const Row shift = largest * 805306368.0;
+        Row total = {};
+#pragma GCC unroll 16
+        for (unsigned k = 0; k < count; ++k) total += (terms[k] + shift) - shift;
+        return (Bits)largest == exponent_bits || (Bits)largest == 0 ? plain : total;
+    }
+};
+
+// acc + sign a b of bfloat16, in pieces that the host's vector registers hold.
+template <unsigned N>
+inline void add_aligned(float *out, const float *acc, const bfloat16 *a, const bfloat16 *b, float sign) {
+    constexpr unsigned lanes = N < 8 ? N : 8;
+    for (unsigned first = 0; first < N; first += lanes) {
+        typename Aligned<lanes>::Row terms[2];
+        for (unsigned i = 0; i < lanes; ++i) {
+            terms[0][i] = acc[first + i];
+            terms[1][i] = static_cast<double>(sign * static_cast<float>(a[first + i])) * static_cast<float>(b[first + i]);
+        }
+        const auto total = Aligned<lanes>::sum(terms);
+        for (unsigned i = 0; i < lanes; ++i) out[first + i] = static_cast<float>(total[i]);
+    }
+}
+
+template <typename Tag>
+inline constexpr bool is_aligned_v = nt_host::AIE2 && std::is_same_v<Tag, accfloat>;
+
+}  // namespace detail
+
 // acc + a b; the operands of a product are vectors or one of them a number.
 template <typename Tag, typename A, typename B, unsigned N>
 accum<Tag, N> mac(const accum<Tag, N> &acc, const vector<A, N> &a, const vector<B, N> &b) {
     accum<Tag, N> result;
     result.follow(detail::multiplied<A, B>(N, acc, a, b));
+    if constexpr (detail::is_aligned_v<Tag>) {
+        detail::add_aligned<N>(result.data, acc.data, a.data, b.data, +1.0f);
+        return result;
+    }
     for (unsigned i = 0; i < N; ++i)
         result.data[i] = detail::lane<Tag>(acc.data[i]) + detail::lane<Tag>(a.data[i]) * detail::lane<Tag>(b.data[i]);
     return result;
@@ -236,6 +286,10 @@ template <typename Tag, typename A, typename B, unsigned N>
 accum<Tag, N> msc(const accum<Tag, N> &acc, const vector<A, N> &a, const vector<B, N> &b) {
     accum<Tag, N> result;
     result.follow(detail::multiplied<A, B>(N, acc, a, b));
+    if constexpr (detail::is_aligned_v<Tag>) {
+        detail::add_aligned<N>(result.data, acc.data, a.data, b.data, -1.0f);
+        return result;
+    }
     for (unsigned i = 0; i < N; ++i)
         result.data[i] = detail::lane<Tag>(acc.data[i]) - detail::lane<Tag>(a.data[i]) * detail::lane<Tag>(b.data[i]);
     return result;

@@ -96,13 +96,17 @@ inline void share_exponent(const bfloat16 *from, unsigned stride, float *to, uns
 
 namespace detail {
 
-// Products that one instruction adds, as macs_per_cycle in dataflow/array.py; bfloat16 of aie2p is several instructions.
+// Products that an instruction adds, where they are counted; bfloat16 of aie2p takes several instructions. Who counts
+// defines the products of dataflow/array.py.
 template <typename A, typename B>
-constexpr unsigned products_per_instruction(bool shared_exponents) {
-    constexpr unsigned generation = nt_host::AIE2 ? 1 : 2;
-    if constexpr (std::is_same_v<A, bfloat16>) return nt_host::AIE2 ? 128 : shared_exponents ? 341 : 24;
-    if constexpr (sizeof(A) == 4) return generation * 16;
-    return generation * (sizeof(A) + sizeof(B) == 2 ? 256 : sizeof(A) + sizeof(B) == 3 ? 128 : 64);
+constexpr unsigned products_per_instruction([[maybe_unused]] bool shared_exponents) {
+#ifdef NT_HOST_COUNT
+    if constexpr (std::is_same_v<A, bfloat16>) return shared_exponents ? NT_HOST_BFP16 : NT_HOST_BFLOAT16;
+    if constexpr (sizeof(A) == 4) return NT_HOST_INT32;
+    return sizeof(A) + sizeof(B) == 2 ? NT_HOST_INT8 : sizeof(A) + sizeof(B) == 3 ? NT_HOST_INT8 / 2 : NT_HOST_INT16;
+#else
+    return 1;
+#endif
 }
 
 }  // namespace detail
@@ -170,46 +174,27 @@ class mmul {
 
     static constexpr bool aligned_sums = __AIE_ARCH__ == 20 && std::is_same_v<A, bfloat16> && K % 8 == 0;
 
-    // vmac.f of aie2, as 3,200 published probes have found it on silicon: a sum and eight products are aligned to the
-    // largest exponent of the nine and rounded there to 24 bits each, ties to even. Their sum is exact until it is
-    // rounded to a float32. Taken for granted: the exponent of a product is that of its value. The probes had no
-    // infinite operand and no NaN; those are summed as usual.
+    // Eight products and a sum at a time.
     void mac_aligned(const vector<A, size_A> &a, const vector<B, size_B> &b) {
-        using Double = std::conditional_t<N != 0, double, A>;  // GCC ignores the attribute where no type depends on N
-        using Long = std::conditional_t<N != 0, std::int64_t, A>;
-        typedef Double Row __attribute__((vector_size(sizeof(Double) * N)));
-        typedef Long Bits __attribute__((vector_size(sizeof(Long) * N)));
-        constexpr std::int64_t exponent_bits = 0x7ff0000000000000;
+        using Row = typename detail::Aligned<N>::Row;
         Row right[K], terms[9];
 #pragma GCC unroll 16
         for (unsigned k = 0; k < K; ++k)
 #pragma GCC unroll 16
             for (unsigned j = 0; j < N; ++j) right[k][j] = static_cast<float>(b.data[k * N + j]);
         for (unsigned i = 0; i < M; ++i) {
-            Row sum;
 #pragma GCC unroll 16
-            for (unsigned j = 0; j < N; ++j) sum[j] = c_.data[i * N + j];
+            for (unsigned j = 0; j < N; ++j) terms[8][j] = c_.data[i * N + j];
             for (unsigned first = 0; first < K; first += 8) {
-                terms[8] = sum;
-                Row largest = (Row)((Bits)sum & exponent_bits);
 #pragma GCC unroll 16
-                for (unsigned k = 0; k < 8; ++k) {
+                for (unsigned k = 0; k < 8; ++k)
                     terms[k] = static_cast<double>(static_cast<float>(a.data[i * K + first + k])) * right[first + k];
-                    sum += terms[k];
-                    const Row exponent = (Row)((Bits)terms[k] & exponent_bits);
-                    largest = largest > exponent ? largest : exponent;
-                }
-                // Doubles added to 1.5 * 2^29 units have their last bit 23 places below the unit.
-                const Row shift = largest * 805306368.0;
-                Row total = {};
+                const Row total = detail::Aligned<N>::sum(terms);
 #pragma GCC unroll 16
-                for (unsigned k = 0; k < 9; ++k) total += (terms[k] + shift) - shift;
-                total = (Bits)largest == exponent_bits ? sum : total;
-#pragma GCC unroll 16
-                for (unsigned j = 0; j < N; ++j) sum[j] = static_cast<float>(total[j]);
+                for (unsigned j = 0; j < N; ++j) terms[8][j] = static_cast<float>(total[j]);
             }
 #pragma GCC unroll 16
-            for (unsigned j = 0; j < N; ++j) c_.data[i * N + j] = static_cast<float>(sum[j]);
+            for (unsigned j = 0; j < N; ++j) c_.data[i * N + j] = static_cast<float>(terms[8][j]);
         }
     }
 

@@ -37,7 +37,7 @@ constexpr unsigned LOAD_LATENCY = 7;
 constexpr Operation PRODUCT{VECTOR, 6, AIE2 ? 2 : 3, REGISTER, ACCUMULATOR};               // a sum every 4; every 3
 constexpr Operation INTEGER_PRODUCT{VECTOR, AIE2 ? 5 : 6, AIE2 ? 3 : 4, REGISTER, ACCUMULATOR};  // every 2
 constexpr Operation SUM{VECTOR, 6, AIE2 ? 2 : 3, ACCUMULATOR, ACCUMULATOR};
-constexpr Operation LANES{MOVE, AIE2 ? 2 : 1, 0, REGISTER, REGISTER};  // aie2p bypasses between moves
+constexpr Operation LANES{MOVE, 1, 0, REGISTER, REGISTER};  // 2, less the bypass between moves
 constexpr Operation MASK{MOVE, 1, 0, ANYWHERE, ANYWHERE};  // none of these slots: scalar instructions
 constexpr Operation WIDEN{MOVE, 2, 0, REGISTER, ACCUMULATOR};          // from the loads: VLDA.CONV 7, VLDA.UPS 9
 constexpr Operation NARROW{STORE, 4, 0, ACCUMULATOR, REGISTER};

@@ -250,7 +250,8 @@ inline Bfloat<N> positive_part(const Split<1, N> &x) {
     return aie::select(x[0], aie::zeros<bfloat16, N>(), negative);
 }
 
-// Only one port converts while it loads: the product with 1 widens the other operand.
+// Only one port converts while it loads: the product with 1 widens the other operand. Where b has the larger exponent,
+// vmac.f of aie2 rounds the last bit of a float32 a, which a difference may show.
 template <unsigned N>
 inline Float<N> add(const Float<N> &a, const Split<1, N> &b) {
     return value(aie::mac(Sum<N>(a), b[0], bfloat16(1.0f)));

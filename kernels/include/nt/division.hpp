@@ -62,12 +62,21 @@ inline Int<N> exponent(const Float<N> &x) {
     return exact_downshift(aie::bit_and(INFINITY_BITS, bits(x)), 23);
 }
 
+// Parts of a number from 1 up to 2. A first part of 2 would cost vmac.f of aie2 the last bit.
+template <typename P, unsigned N>
+inline Split<P::parts, N> split_mantissa(const Float<N> &m) {
+    if constexpr (P::parts == 2)
+        return split<2>(m);
+    else
+        return split_below<P::parts>(m);
+}
+
 // top / bottom for numbers from 1 up to 2.
 template <typename P, unsigned N>
 inline Float<N> quotient_of_mantissas(const Float<N> &top, const Float<N> &bottom) {
-    const auto divisor = split<P::parts>(bottom);
+    const auto divisor = split_mantissa<P>(bottom);
     const auto inverse = split<P::parts>(reciprocal_of_mantissa<P>(divisor));
-    const Float<N> quotient = value(product(split<P::parts>(top), inverse));
+    const Float<N> quotient = value(product(split_mantissa<P>(top), inverse));
     if constexpr (P::parts == 3) {
         // One more step with the exact remainder leaves half a unit in the last place.
         const Float<N> rest = value(remainder(Sum<N>(top), split<3>(quotient), divisor));

@@ -11,6 +11,8 @@ namespace nt {
 constexpr float EXP_LIMIT = 88.9f;
 constexpr double LN_2 = 0.6931471805599453094;
 constexpr SplitConstant<4> LN_2_PARTS(LN_2);
+// The same in two bfloat16 numbers rounded to nearest: 2^-19.4.
+constexpr float LN_2_SHORT[] = {0.69140625f, 0.0017395019531f};
 constexpr SplitConstant<2> LOG2_E_PARTS(1.4426950408889634074);
 
 // What makes natural logarithms those of a base: `scale` is 1 / ln(base), `step` the logarithm of 2 to it.
@@ -35,9 +37,9 @@ inline Reduced<N> reduce_exponent(const Float<N> &x) {
     const Float<N> shifted = aie::add(value(product(split<2>(x), LOG2_E_PARTS)), constant<N>(ROUNDER));
     // |n| <= 256 is a bfloat16 number.
     const Bfloat<N> n = Sum<N>(aie::sub(shifted, constant<N>(ROUNDER))).template to_vector<bfloat16>();
-    Sum<N> rest(x);
+    Sum<N> rest = difference(x, n, LN_2_PARTS[0]);
     NT_UNROLL
-    for (unsigned i = 0; i < P::parts + 1; ++i) rest = aie::msc(rest, n, LN_2_PARTS[i]);
+    for (unsigned i = 1; i < P::parts + 1; ++i) rest = aie::msc(rest, n, LN_2_PARTS[i]);
     return {aie::sub(bits(shifted), ROUNDER_BITS), value(rest)};
 }
 
@@ -69,9 +71,7 @@ inline Float<N> exp_of_rest(const Float<N> &x) {
 template <unsigned N>
 inline Float<N> exp_roughly(const Sum<N> &x, const Sum<N> &shifted) {
     const Bfloat<N> n = aie::sub(shifted, constant<N>(ROUNDER)).template to_vector<bfloat16>();
-    Sum<N> rest = x;
-    NT_UNROLL
-    for (unsigned i = 0; i < 3; ++i) rest = aie::msc(rest, n, LN_2_PARTS[i]);
+    const Sum<N> rest = aie::msc(aie::msc(x, n, bfloat16(LN_2_SHORT[0])), n, bfloat16(LN_2_SHORT[1]));
     // The shift drops all bits of ROUNDER.
     const Int<N> power = aie::upshift(bits(value(shifted)), 23);
     return from_bits(aie::add(bits(exp_of_rest<half>(value(rest))), power));

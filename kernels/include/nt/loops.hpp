@@ -17,10 +17,13 @@
 #define NT_UNROLL_BY(count)
 #endif
 
-// Before loops of at least 4 rounds, of which the compiler does not know the number: only then Peano lets rounds overlap
-// (llvm-aie's PERF_OPT_GUIDE.md). Other compilers do not know the hint.
+// Before loops of at least so many rounds, of which the compiler does not know the number: only then Peano lets rounds
+// overlap (llvm-aie's PERF_OPT_GUIDE.md), and no more of them than are promised: an addition of bfloat16 takes 4 cycles a
+// round with 4 and one with 16 (mlir-aie's levers.md, S29). Other compilers do not know the hint.
 #if defined(__AIECC__)
 #define NT_AT_LEAST_4 _Pragma("clang loop min_iteration_count(4)")
+#define NT_AT_LEAST_16 _Pragma("clang loop min_iteration_count(16)")
 #else
 #define NT_AT_LEAST_4
+#define NT_AT_LEAST_16
 #endif

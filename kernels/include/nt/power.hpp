@@ -18,6 +18,7 @@ inline Pair<N> exact_sum(const Float<N> &a, const Float<N> &b) {
     const Float<N> a_part = aie::sub(sum, b), b_part = aie::sub(sum, a_part);
     return {sum, aie::add(aie::sub(a, a_part), aie::sub(b, b_part))};
 }
+// For numbers from split_below: where the first terms were larger than the product, vmac.f of aie2 would round it.
 template <unsigned parts, unsigned N>
 inline Pair<N> exact_product(const Split<parts, N> &a, const Split<parts, N> &b) {
     const Float<N> high = value(product(a, b));
@@ -42,7 +43,7 @@ template <typename P, unsigned N>
 inline Pair<N> log_pair(const Float<N> &x) {
     const Int<N> scaled = exponent_bits(x);
     const Float<N> f = aie::sub(from_bits(aie::sub(bits(x), scaled)), constant<N>(1.0f));
-    const auto factor = split<3>(f), half_factor = split<3>(scale(f, aie::broadcast<int32, N>(-1)));
+    const auto factor = split_below<3>(f), half_factor = split_below<3>(scale(f, aie::broadcast<int32, N>(-1)));
     const Pair<N> square = exact_product(factor, half_factor);  // f^2 / 2
     const auto slope = split<P::parts>(polynomial<2>(split<P::parts>(f), PowerCoefficients<P>::c));
     const auto cube = split<P::parts>(value(product(factor, split<P::parts>(square.high))));  // f^3 / 2
@@ -66,8 +67,8 @@ inline Float<N> pow(const Float<N> &x, const Float<N> &y) {
     const Pair<N> log = log_pair<P>(size);
     // From here on every power of another number than 1 is 0 or infinite.
     const Float<N> bounded = at_least(at_most(y, 1e10f), -1e10f);
-    const auto factor = split<3>(bounded);
-    const Pair<N> main = exact_product(factor, split<3>(log.high));
+    const auto factor = split_below<3>(bounded);
+    const Pair<N> main = exact_product(factor, split_below<3>(log.high));
     const Float<N> rest = aie::add(main.low, value(product(factor, split<2>(log.low))));
     const Float<N> clamped = at_least(at_most(main.high, EXP_LIMIT), -EXP_LIMIT);
     const Reduced<N> reduced = reduce_exponent<P>(clamped);

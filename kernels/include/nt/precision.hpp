@@ -123,6 +123,15 @@ inline Sum<N> remainder(const Sum<N> &minuend, const Split<parts, N> &a, const F
     return sum;
 }
 
+// x - n c where both are about the same, exactly. If the product has the larger exponent, vmac.f of aie2 would round off
+// the last bits of x: those come after it.
+template <unsigned N>
+inline Sum<N> difference(const Float<N> &x, const Bfloat<N> &n, bfloat16 c) {
+    const Float<N> high = from_bits(aie::bit_and(-256, bits(x)));
+    const Bfloat<N> low = Sum<N>(aie::sub(x, high)).template to_vector<bfloat16>();
+    return aie::mac(aie::msc(Sum<N>(high), n, c), low, bfloat16(1.0f));
+}
+
 // coefficients[0] x^(count-1) + ... + coefficients[count-1]. The last `exact` steps have the precision of `x`, those
 // before one part less: their results are multiplied by further powers of x, which is small.
 template <unsigned exact, unsigned parts, unsigned N, unsigned long count>

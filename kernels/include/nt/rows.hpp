@@ -45,8 +45,8 @@ inline aie::vector<int32, N> positions(int32 start) {
 // body(start, lanes, part) for the vectors of `count` elements, of which the first `length` belong to the row. Unless all
 // do, which the caller says of all rows that it has, each vector is told how many of its lanes do: that costs less
 // machine code than a second body. Reductions alternate between `Parts` partial results, so that none waits for the one
-// before. The caller knows of at least 4 rounds of so many vectors, or passes 0.
-template <unsigned N, bool Whole, unsigned Parts, class Body>
+// before. The caller knows of at least `Rounds` rounds of so many vectors: 0, 4 or 16.
+template <unsigned N, bool Whole, unsigned Parts, unsigned Rounds, class Body>
 inline void for_row(int32 count, int32 length, Body body) {
     const auto vector = [&](int32 start, auto part) {
         if constexpr (Whole)
@@ -58,16 +58,17 @@ inline void for_row(int32 count, int32 length, Body body) {
         (vector(start + static_cast<int32>(part * N), std::integral_constant<unsigned, part>{}), ...);
     };
     constexpr std::integral_constant<unsigned, 0> first;
-    if constexpr (Parts == 0) {
-        for (int32 start = 0; start < count; start += N) vector(start, first);
-    } else {
-        int32 start = 0;
+    const int32 end = count - static_cast<int32>((Parts - 1) * N);
+    int32 start = 0;
+    if constexpr (Rounds == 16) {
+        NT_AT_LEAST_16
+        for (; start < end; start += Parts * N) vectors(start, std::make_integer_sequence<unsigned, Parts>{});
+    } else if constexpr (Rounds == 4) {
         NT_AT_LEAST_4
-        for (; start < count - static_cast<int32>((Parts - 1) * N); start += Parts * N)
-            vectors(start, std::make_integer_sequence<unsigned, Parts>{});
-        if constexpr (Parts > 1)
-            for (; start < count; start += N) vector(start, first);
+        for (; start < end; start += Parts * N) vectors(start, std::make_integer_sequence<unsigned, Parts>{});
     }
+    if constexpr (Rounds == 0 || Parts > 1)
+        for (; start < count; start += N) vector(start, first);
 }
 
 // `v` with `outside` in the lanes that do not belong to the row.

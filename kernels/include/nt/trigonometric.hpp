@@ -121,10 +121,10 @@ inline Float<N> sin_turned(const Float<N> &x, int32 quarters) {
     const Float<N> shifted = aie::add(value(product(split<3>(x), TWO_OVER_PI_PARTS)), constant<N>(ROUNDER));
     const Int<N> quadrant = aie::add(bits(shifted), quarters);
     const auto n = split<3>(aie::sub(shifted, constant<N>(ROUNDER)));
-    Sum<N> rest(x);
+    Sum<N> rest = difference(x, n[0], bfloat16(HALF_PI_PARTS[0]));
     constexpr unsigned pieces = sizeof HALF_PI_PARTS / sizeof HALF_PI_PARTS[0];
     NT_UNROLL
-    for (unsigned order = 0; order < pieces; ++order)
+    for (unsigned order = 1; order < pieces; ++order)
         NT_UNROLL
         for (unsigned i = 0; i < 3 && i <= order; ++i) rest = aie::msc(rest, n[i], bfloat16(HALF_PI_PARTS[order - i]));
     const Float<N> r = value(rest);
