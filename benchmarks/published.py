@@ -8,8 +8,8 @@ which are therefore not added. A source may describe differences of its kernel: 
 read in a column, `banks` for buffers in separate banks, no `changes` of configuration in a decode step, and `cycles`,
 the ratio of its code's cycles to ours (one number for all its rows).
 
-traced.json contains cycles of single kernel functions in hardware traces. Ours are counted from our code for the same
-op and number of elements; the table `kernels` says whether the code is of the same kind.
+Kernel functions in hardware traces come first (benchmarks.traced): they test how cycles are predicted from
+instructions. Ours are counted from our code for the same op and number of elements.
 
 Rows to which a constant of the model or of the source was fitted are marked with `fit`. The others are held out.
 """
@@ -43,6 +43,7 @@ from npu_tensor.runtime.rates import npu_rates
 from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 
+from . import traced
 from .decode import DecoderShape, decode
 from .report import Outcome, Table, benchmark, table
 
@@ -298,50 +299,34 @@ def compared(rows: Iterable[Measurement]) -> Iterator[dict[str, Any]]:
         }
 
 
-def kernels() -> Iterator[dict[str, Any]]:
-    """Yield the traced cycles of each kernel function, and the counted cycles of ours."""
-    for row in json.loads(Path(__file__).with_name("traced.json").read_text("utf-8"))["rows"]:
-        array, shape = SIMULATED[row["array"]], row["shape"]
-        if row["op"] == "matmul":
-            m, k, n = shape
-            problem = GemmProblem(array.arch, 1, row["dtype"], "float32", m, n, k)
-            blocks = problem.blocks
-            ours = m // (blocks.rows * blocks.r) * multiply_cycles(problem, n, k)
-        elif row["op"] == "transpose":
-            size = 8 * SIZES[row["dtype"]]
-            block = TRANSPOSE_ROWS * 512 // size
-            ours = math.prod(shape) // block * function(f"aligned transpose int{size}", array.arch).straight
-        else:
-            rows = ROWS if row["op"] in ("softmax", "rms_norm", "layer_norm") else 1
-            extents = (rows, *shape) if rows > 1 else (ROWS * shape[0],)
-            (design,) = _designs(row["op"], row["dtype"], row["dtype"], extents, row["array"], 1)
-            called = max(design.functions, key=lambda each: each.cycles)
-            elements = max(type.elements for type in called.arguments if isinstance(type, ObjectType))
-            ours = called.cycles * math.prod(shape) / elements
-        yield {
-            "array": row["array"],
-            "work": f"{row['op']} {row['dtype']}",
-            "size": "x".join(map(str, shape)),
-            "traced": row["cycles"],
-            "ours": ours,
-            "ratio": ours / row["cycles"],
-            "code": row["design"],
-        }
+def kernels() -> list[dict[str, Any]]:
+    """Return the traced kernels, with the cycles counted for ours where there is one for the same work."""
+    rows = list(traced.compared())
+    for row in rows:
+        if row["design"] is not None:
+            row["ours"] = _our_cycles(row)
+            row["ratio"] = row["ours"] / row["traced"]
+    return rows
 
 
-def _traced_summaries(traced: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Summarize the errors of counted cycles over all kernels, and over those of the same kind of code."""
-    same = [row for row in traced if row["code"] == "the same kind of code"]
-    return [
-        {
-            "of": name,
-            "rows": len(rows),
-            "median": median(abs(row["ratio"] - 1) for row in rows),
-            "within_2": sum(0.5 <= row["ratio"] <= 2 for row in rows) / len(rows),
-            "slower": sum(row["ratio"] > DIFFERENT for row in rows),
-        }
-        for name, rows in (("all kernels", traced), ("the same kind of code", same))
-    ]
+def _our_cycles(row: Mapping[str, Any]) -> float:
+    """Count the cycles of our function for the work of a traced one."""
+    array, op, dtype, shape = SIMULATED[row["array"]], row["op"], row["dtype"], row["shape"]
+    if op == "matmul":
+        m, k, n = shape
+        problem = GemmProblem(array.arch, 1, dtype, "float32", m, n, k)
+        blocks = problem.blocks
+        return float(m // (blocks.rows * blocks.r) * multiply_cycles(problem, n, k))
+    if op == "transpose":
+        size = 8 * SIZES[dtype]
+        block = TRANSPOSE_ROWS * 512 // size
+        return float(math.prod(shape) // block * function(f"aligned transpose int{size}", array.arch).straight)
+    rows = ROWS if op in ("softmax", "rms_norm", "layer_norm") else 1
+    extents = (rows, *shape) if rows > 1 else (ROWS * shape[0],)
+    (design,) = _designs(op, dtype, dtype, extents, row["array"], 1)
+    called = max(design.functions, key=lambda each: each.cycles)
+    elements = max(type.elements for type in called.arguments if isinstance(type, ObjectType))
+    return float(called.cycles * math.prod(shape) / elements)
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -390,20 +375,8 @@ def main(quick: bool, everything: bool) -> Outcome:
     """Compare the cost model with kernels that others have measured."""
     rows = list(compared(row for row in measurements() if not quick or (row.tile is None and row.kind != "decode")))
     summaries = _summaries(rows)
-    traced = list(kernels())
-    traced_summaries = _traced_summaries(traced)
-    tables: list[Table] = [
-        table(
-            "kernels: cycles of a call, traced and counted",
-            traced,
-            *("array", "work", "size", "traced:,", "ours:,.0f", "ratio:.2f", "code"),
-        ),
-        table(
-            "errors of counted cycles",
-            traced_summaries,
-            *("of", "rows", "median:.0%", "within a factor of 2 = within_2:.0%", f"slower by {DIFFERENT} x = slower"),
-        ),
-    ]
+    kernel_rows = kernels()
+    tables: list[Table] = traced.tables(kernel_rows)
     if everything:
         tables.append(
             table(
@@ -421,7 +394,12 @@ def main(quick: bool, everything: bool) -> Outcome:
             *("within 50 % = within_50:.0%", "pairs", "ranked right = ranked:.1%"),
         )
     )
-    result = {"rows": rows, "summaries": summaries, "kernels": traced, "kernel_summaries": traced_summaries}
+    result = {
+        "rows": rows,
+        "summaries": summaries,
+        "kernels": kernel_rows,
+        "kernel_summaries": traced.summaries(kernel_rows),
+    }
     return Outcome(result, tables, [])
 
 

@@ -2,13 +2,13 @@
 
 import json
 from pathlib import Path
-from statistics import median
 
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import published
+from benchmarks import published, traced
 from benchmarks.published import Measurement, compared, measurements, predicted, summary
+from npu_tensor.kernels.codegen.cycles import LoopWork
 
 CONTENT = json.loads(Path(published.__file__).with_name("published.json").read_text("utf-8"))
 
@@ -83,15 +83,27 @@ def test_the_rows_that_were_kept_out() -> None:
     assert result["ranked"] >= 0.95
 
 
-def test_counted_kernels_beside_traced_ones() -> None:
-    """Nothing is fitted to them. Where the code is of the same kind, the median error is at most 25 %.
+def test_traced_kernels_from_their_descriptions() -> None:
+    """Median error at most 25 % and 90 % within a factor of 2, over the rows that gave the model no rule."""
+    rows = published.kernels()
+    everything, kept = traced.summaries(rows)
+    assert everything["rows"] >= 35
+    assert sum(row["fit"] for row in rows) <= len(rows) / 8
+    assert kept["median"] <= 0.25
+    assert kept["within_2"] >= 0.9
+    same = [row["ratio"] for row in rows if row["design"] == "the same kind of code"]
+    assert len(same) >= 6
+    assert all(0.45 <= ratio <= 2 for ratio in same)
 
-    Additions and products of aie2p are predicted twice as fast as they were traced.
-    """
-    rows = [row for row in published.kernels() if row["code"] == "the same kind of code"]
-    assert len(rows) >= 6
-    assert median(abs(row["ratio"] - 1) for row in rows) <= 0.25
-    assert all(0.45 <= row["ratio"] <= 2 for row in rows)
+
+def test_a_described_loop_by_hand() -> None:
+    """Two ports load, the vector unit adds to what port A has converted, the store converts: bundles 1, 8 and 14."""
+    add = ["x = load_a", "y = load", "z = mac x y", "store z"]
+    assert traced.round_work(add, "aie2") == LoopWork(load_a=1, load_b=1, store=1, vector=1, latency=14)
+    assert traced.loop_cycles({"rounds": 64, "round": add}, "aie2") == 14 + 5 + 63
+    assert traced.loop_cycles({"rounds": 8, "vectors": 4, "overlap": 1, "round": add}, "aie2") == 5 + 8 * 17
+    total = traced.round_work(["x = load", "s = mac s x x"], "aie2")
+    assert (total.latency, total.carried) == (13, 4)
 
 
 def test_the_command(tmp_path: Path) -> None:
