@@ -6,7 +6,8 @@ operands to its result. `python -m npu_tensor.tools.counts` counts them while th
 The model: a loop of one block is pipelined. A further round starts after as many cycles as its busiest slot has
 instructions, or after the chain that carries a value from round to round. Above DEEP_INTERVAL, at most MOST_STAGES
 rounds overlap; above LONGEST_INTERVAL none do, and every round takes its latency. Vectors that a round computes side by
-side start one interval apart. Loads of one operand are issued one by one: they have one pointer, and one bank.
+side start one interval apart. A round ends when it issues its last store. Loads of one operand are issued one by one:
+they have one pointer, and one bank.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ aie-pipeliner-max-stagecount. mlir-aie's q4nx_dequant has a chain of about 48 cy
 DEEP_INTERVAL: Final = 11
 """Interval up to which Peano's later pipeliner may overlap more rounds (aie-postpipeliner-cutoff)."""
 MOST_UNROLLED: Final = 4
-"""Upper bound on the vectors of a round, which the source requests by NT_UNROLL_BY. Two assumptions: more do not fit
-into the 12 vector registers of 512 bits, and Peano overlaps the instructions of the vectors of a round.
+"""Upper bound on the vectors of a round, which the source requests by NT_UNROLL_BY. Assumed: more do not fit into the
+12 vector registers of 512 bits.
 """
-STORE_LATENCY: Final = 5
-"""Cycle at which VST writes to memory (llvm-aie's schedules). Rounds end when they issue their last store."""
 SCALAR_LATENCY: Final = 7
 """Latency of a scalar load on aie2, measured by ignite-xdna's SILICON.md; 6 on aie2p (tnzr.org)."""
-SCALAR_COPY: Final = SCALAR_LATENCY + STORE_LATENCY
-"""Cycles to copy one element: a load and, one latency later, a store. Such loops are not pipelined."""
+SCALAR_COPY: Final = SCALAR_LATENCY + 5
+"""Cycles to copy one element: a load and, one latency later, a store, which writes 5 cycles after its issue (llvm-aie's
+schedules). Such loops are not pipelined.
+"""
 SCALAR_STEP: Final = SCALAR_LATENCY + 4
 """Cycles of a scalar loop's round that loads, compares and branches: a latency and the slots of a jump. Assumed."""
 

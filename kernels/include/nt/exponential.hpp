@@ -56,14 +56,14 @@ inline Float<N> exp_of_rest(const Float<N> &x) {
         const auto factor = split<2>(x);
         const Bfloat<N> lead = factor[0];
         const Bfloat<N> halved = aie::mul(lead, bfloat16(0.5f)).template to_vector<bfloat16>();
+        const Bfloat<N> square = aie::mul(halved, lead).template to_vector<bfloat16>();
         const Bfloat<N> slope =
             aie::mac(constant_sum<N>(0.33554f), lead, bfloat16(0.08349609375f)).template to_vector<bfloat16>();
-        Bfloat<N> bend = aie::mul(lead, slope).template to_vector<bfloat16>();
-        bend = aie::mul(lead, bend).template to_vector<bfloat16>();
+        const Bfloat<N> bend = aie::mul(lead, slope).template to_vector<bfloat16>();
         Sum<N> sum(aie::add(x, constant<N>(1.0f)));
         sum = aie::mac(sum, lead, factor[1]);
         sum = aie::mac(sum, halved, lead);
-        return value(aie::mac(sum, halved, bend));
+        return value(aie::mac(sum, square, bend));
     }
 }
 
