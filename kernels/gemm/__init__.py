@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.checks.limits import LIMITS, WORD
 from npu_tensor.dtypes import DType
+from npu_tensor.kernels.block_floats import PackedOrder
 from npu_tensor.kernels.codegen.storage import EXACT
 from npu_tensor.kernels.gemm.design import Matrices, design
 from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads, epilogue
@@ -95,7 +96,8 @@ def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Read
     m, k, n = *operands.a.shape[-2:], operands.b.shape[-1]
     if not k:
         return Refusal("a sum of no products")
-    transposed = operands.b.strides[-2] < operands.b.strides[-1]
+    packed = operand == "bfp16" and bool(task.inputs[1].persistent)
+    transposed = packed or operands.b.strides[-2] < operands.b.strides[-1]
     problem = GemmProblem(
         target.array.arch,
         target.columns,
@@ -109,6 +111,7 @@ def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Read
         len(reads.rows),
         len(reads.columns),
         code.vector_cycles,
+        packed,
     )
     tilings = ranked(problem)
     if not tilings:
@@ -124,11 +127,13 @@ def tiled(
     if transfers > MOST_TRANSFERS:
         return Refusal(f"{transfers} transfers in one run; {MOST_TRANSFERS} are the most")
     padded_m, padded_n, padded_k = map(int, tiling.padded(problem))
-    transposed = problem.transposed
-    b_padded = (padded_n, padded_k) if transposed else (padded_k, padded_n)
-    b_stored, b_depth = _swapped(operands.b, transposed), 1 if transposed else 0
     a, in_a = _read(0, task.inputs[0], operands.a, (padded_m, padded_k), 1, problem, tiling.a_run)
-    b, in_b = _read(1, task.inputs[1], b_stored, b_padded, b_depth, problem, tiling.memtile_k)
+    if problem.packed:
+        b, in_b = _packed(operands.b, problem, tiling)
+    else:
+        b_padded = (padded_n, padded_k) if problem.transposed else (padded_k, padded_n)
+        b_stored, b_depth = _swapped(operands.b, problem.transposed), 1 if problem.transposed else 0
+        b, in_b = _read(1, task.inputs[1], b_stored, b_padded, b_depth, problem, tiling.memtile_k)
     word = SUMS[problem.operand]
     vectors = [
         HostOperand(number, False, vector_layout(task.inputs[number], dim), (elements,), word)
@@ -139,10 +144,11 @@ def tiled(
         for number in numbers
     ]
     c = HostOperand(0, True, operands.result, (*operands.batch, padded_m, padded_n), problem.result)
-    packed = any(host.padding is not None and host.padded[1:] != host.layout.shape[1:] for host in (a, b, c))
+    kept = (a, c) if problem.packed else (a, b, c)
+    pads = any(host.padding is not None and host.padded[1:] != host.layout.shape[1:] for host in kept)
     return Offer(
         "gemm",
-        _reason(task, problem, tiling, packed),
+        _reason(task, problem, tiling, pads),
         partial(design, problem, tiling, code, in_a, in_b, operands.batch),
         (a, b, *vectors, c),
         tuple((number, word) for number in reads.scalars),
@@ -230,6 +236,21 @@ def _read(
     return host, Matrices(0, strides, padded[1], math.prod(host.padded))
 
 
+def _packed(layout: Layout, problem: GemmProblem, tiling: Tiling) -> tuple[HostOperand, Matrices]:
+    """Return the host buffer of a constant B in blocks, and the layout of its matrices there, in bytes."""
+    held = _without(layout, layout.strides, 0)
+    columns = range(0, tiling.columns * tiling.n, tiling.n)
+    starts = tuple([left + column for left in tiling.lefts(problem) for column in columns])
+    depth = int(tiling.padded(problem)[2])
+    order = PackedOrder(held, depth, starts, tiling.n, tiling.k, problem.blocks.columns)
+    nbytes = len(starts) * order.panel_nbytes
+    batch = [(extent if step else 1, step) for extent, step in zip(layout.shape[:-2], layout.strides, strict=False)]
+    dense = contiguous_strides(tuple([extent for extent, _ in batch]))
+    strides = tuple([nbytes * each if step else 0 for each, (_, step) in zip(dense, batch, strict=True)])
+    host = HostOperand(1, False, held, (math.prod(held.shape[:-2]) * nbytes,), "uint8", None, order=order)
+    return host, Matrices(0, strides, order.panel_nbytes, host.padded[0])
+
+
 def _walks(layout: Layout, padded: tuple[int, int], problem: GemmProblem, run: int) -> bool:
     """Return True if the DMA can read a stored matrix in place, in words and within its strides."""
     *steps, row, column = layout.strides
@@ -249,13 +270,15 @@ def vector_layout(operand: Input, dim: int) -> Layout:
     return Layout((operand.layout.shape[dim],), (operand.layout.strides[dim],), operand.layout.offset)
 
 
-def _reason(task: Task, problem: GemmProblem, tiling: Tiling, packed: bool) -> str:
-    """Describe the design for `explain`: cores, tiles, host conversions or copies. packed: True if it pads a matrix."""
+def _reason(task: Task, problem: GemmProblem, tiling: Tiling, pads: bool) -> str:
+    """Describe the design for `explain`: cores, tiles, host conversions or copies. pads: True if it pads a matrix."""
     cores = tiling.rows * tiling.columns
     factors = "bfp16 (eight bfloat16 numbers share an exponent)" if problem.operand == "bfp16" else problem.operand
     parts = [f"{factors} products on {cores} {'core' if cores == 1 else 'cores'}"]
     parts.append(f"tiles of {tiling.m} x {tiling.k} x {tiling.n} per core")
-    if packed:
+    if problem.packed:
+        parts.append("the host stores B as blocks")
+    if pads:
         parts.append("the host pads to {} x {} x {}".format(*tiling.padded(problem)))
     stored = task.inputs[0].dtype
     if stored is not None and stored.name != problem.stored:

@@ -35,9 +35,11 @@ from npu_tensor.kernels.gemm.tiling import (
     GemmProblem,
     Tiling,
     clear_cycles,
-    multiply_cycles,
+    product_cycles,
+    separates,
     spread_cycles,
     store_cycles,
+    sums_address,
 )
 
 C_TYPES: Final = {**REGISTERS, "bfloat16": "bfloat16"}
@@ -76,11 +78,13 @@ def store_source(problem: GemmProblem, extents: tuple[int, int, int], store_rows
     scalars = ", const int32 *__restrict words" if epilogue.scalars else ""
     lines = "\n".join(f"    {line}" for line in epilogue.hoisted)
     body = "\n".join(f"                {line}" for line in epilogue.body)
+    include = "packed_gemm" if problem.packed else "gemm"
     own = f'{problem.product.text}\n#line 1 "nt_gemm"\n' if problem.product else ""
     shape = ", ".join(map(str, (r, s, t, rows, columns, *extents)))
-    return f"""{BLOCK_FLOATS if problem.operand == "bfp16" else ""}{own}#include <aie_api/aie.hpp>
+    emulates = problem.operand == "bfp16" and not problem.packed
+    return f"""{BLOCK_FLOATS if emulates else ""}{own}#include <aie_api/aie.hpp>
 
-#include "nt/gemm.hpp"
+#include "nt/{include}.hpp"
 #include "nt/vector_math.hpp"
 
 using Tile = nt::GemmTile<{shape}, {str(problem.transposed).lower()}, {operand}, {total}>;
@@ -108,22 +112,25 @@ extern "C" void nt_gemm_store({total} *__restrict sums, int32 *__restrict cursor
 def source(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> Source:
     """Generate the functions of a core."""
     operand, total = C_TYPES[problem.stored], C_TYPES[problem.word]
+    right, spread = operand, "spread_row"
     multiply = "nt::multiply<Tile>(a, b, sums, cursor);"
+    if problem.packed:
+        right, spread, multiply = "uint8", "spread_packed_row", "nt::multiply_packed<Tile>(a, b, sums, cursor);"
     if problem.product:
         multiply = f"{problem.product.name}(a, b, sums + nt::advance(cursor, Tile::slice, Tile::M * Tile::N));"
     text = store_source(problem, (tiling.m, tiling.k, tiling.n), tiling.store_rows(problem.blocks), epilogue)
     text += f"""
 extern "C" void nt_gemm_clear({total} *__restrict sums) {{ nt::clear_sums<Tile>(sums); }}
 
-extern "C" void nt_gemm_multiply(const {operand} *__restrict a, const {operand} *__restrict b, {total} *__restrict sums,
+extern "C" void nt_gemm_multiply(const {operand} *__restrict a, const {right} *__restrict b, {total} *__restrict sums,
                                  int32 *__restrict cursor) {{
     {multiply}
 }}
 """
     if problem.row_operands:
         text += f"""
-extern "C" void nt_gemm_spread_row(const {operand} *__restrict object, {total} *__restrict row) {{
-    nt::spread_row<Tile>(reinterpret_cast<const int32 *>(object), reinterpret_cast<int32 *>(row));
+extern "C" void nt_gemm_spread_row(const {right} *__restrict object, {total} *__restrict row) {{
+    nt::{spread}<Tile>(reinterpret_cast<const int32 *>(object), reinterpret_cast<int32 *>(row));
 }}
 """
     if problem.column_operands:
@@ -151,6 +158,13 @@ def design(
     return _Sequence(problem, tiling, a, b, batch, configuration(problem.unshaped, tiling, epilogue)).build()
 
 
+def b_objects(problem: GemmProblem, elements: int) -> ObjectType:
+    """Return the type of an object with a number of elements of B."""
+    if problem.packed:
+        return ObjectType("uint8", (problem.b_nbytes(elements),))
+    return ObjectType(problem.stored, (elements,))
+
+
 @lru_cache(maxsize=64)
 def configuration(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> Configuration:
     """Return the configuration that serves products of all extents; the problem has none.
@@ -176,7 +190,7 @@ class _ConfigurationBuilder:
         self.words = ObjectType("int32", (epilogue.scalars + 1,))
         self.slice_rows = problem.blocks.rows * problem.blocks.r
         self.a_type = ObjectType(problem.stored, (self.slice_rows * tiling.k,))
-        self.b_type = ObjectType(problem.stored, (tiling.k * tiling.n,))
+        self.b_type = b_objects(problem, tiling.k * tiling.n)
         self.c_type = ObjectType(problem.result, (tiling.store_rows(problem.blocks) * tiling.n,))
         name = f"gemm_{problem.operand}_{problem.result}"
         arguments = 3 + problem.row_operands + problem.column_operands
@@ -219,13 +233,15 @@ class _ConfigurationBuilder:
     def _b_fifo(self, column: int) -> ObjectFifo:
         """Add the fifo from the host to all cores of a column. The memtile stores the blocks in the core's order."""
         d, tiling, (_, s, t, _, _) = self.builder, self.tiling, self.problem.blocks
-        n, k, operand = tiling.n, tiling.memtile_k, self.problem.stored
-        blocks = [(k // s, s * n), (s, t), (n // t, s * t), (t, 1)]
-        if self.problem.transposed:
-            blocks = [(n, s), (k // s, n * s), (s, 1)]
+        n, k = tiling.n, tiling.memtile_k
+        orders = [[(k // s, s * n), (s, t), (n // t, s * t), (t, 1)]]
+        if self.problem.packed:
+            orders = []
+        elif self.problem.transposed:
+            orders = [[(n, s), (k // s, n * s), (s, 1)]]
         memtile = Tile(column, 1)
-        whole = ObjectType(operand, (k * n,))
-        source = d.fifo(f"b{column}", whole, Tile(column, 0), [memtile], dims_from_stream=[blocks])
+        whole = b_objects(self.problem, k * n)
+        source = d.fifo(f"b{column}", whole, Tile(column, 0), [memtile], dims_from_stream=orders)
         result = d.fifo(f"b{column}_0", self.b_type, memtile, core_tiles(column, tiling.rows))
         d.forward(source, result)
         return result
@@ -254,7 +270,7 @@ class _ConfigurationBuilder:
             "clear": ([sums], clear_cycles(problem, tiling.m, tiling.n), SMALL_BYTES),
             "multiply": (
                 [self.a_type, self.b_type, sums, cursor],
-                problem.product.cycles if problem.product else multiply_cycles(problem, tiling.n, tiling.k),
+                problem.product.cycles if problem.product else product_cycles(problem, tiling),
                 MULTIPLY_BYTES,
             ),
             "store": (
@@ -278,7 +294,8 @@ class _ConfigurationBuilder:
     ) -> None:
         d, problem, tiling = self.builder, self.problem, self.tiling
         name = f"{tile.column}_{tile.row}"
-        sums = d.core_buffer(f"sums{name}", tile, self.sums)
+        address = int(sums_address(problem, tiling)) if separates(problem, tiling) else None
+        sums = d.core_buffer(f"sums{name}", tile, self.sums, address=address)
         cursor = d.core_buffer(f"cursor{name}", tile, self.cursor, bytes(4))
         rows = [d.core_buffer(f"row{i}_{name}", tile, self.row) for i in range(problem.row_operands)]
         columns = [d.core_buffer(f"column{i}_{name}", tile, self.column) for i in range(problem.column_operands)]
@@ -338,7 +355,7 @@ class _Sequence:
         self.m, self.n, self.k = map(int, tiling.padded(problem))
         self.builder = d = SequenceBuilder(configuration)
         self.a = d.host_buffer("a", problem.stored, a.elements)
-        self.b = d.host_buffer("b", problem.stored, b.elements)
+        self.b = d.host_buffer("b", "uint8" if problem.packed else problem.stored, b.elements)
         wide, tall = tiling.row_elements(problem), tiling.column_elements(problem)
         self.rows = [d.host_buffer(f"row{i}", problem.word, wide) for i in range(problem.row_operands)]
         self.columns = [d.host_buffer(f"column{i}", problem.word, tall) for i in range(problem.column_operands)]
@@ -379,7 +396,7 @@ class _Sequence:
             yield from (Step(fifo, column, self._begin_rows(top, rows, step)) for column in self.columns)
         for number, fifo in enumerate(self.b_in):
             left = j + number * tiling.n
-            yield Step(fifo, self.b, self._b_pattern(b, left))
+            yield Step(fifo, self.b, self._panel(b, j, number) if self.problem.packed else self._b_pattern(b, left))
             yield from (Step(fifo, row, self._row_pattern(left)) for row in self.rows)
         for column, fifo in enumerate(self.c_out):
             yield Step(fifo, self.c, self._c_pattern(c, i, j + column * tiling.n))
@@ -391,6 +408,12 @@ class _Sequence:
         """
         return AccessPattern(first, (1, 1, rows, elements * self.problem.sizes[0] // 4), (0, 0, 1, 1))
 
+    def _panel(self, b: int, j: int, column: int) -> AccessPattern:
+        """Return the pattern of a panel of packed columns."""
+        nbytes, tiling = self.in_b.row, self.tiling
+        tile = -(-j // (tiling.columns * tiling.n))
+        return AccessPattern.linear(nbytes, b + (tile * tiling.columns + column) * nbytes)
+
     def _b_pattern(self, b: int, j: int) -> AccessPattern:
         k, n, step, row = self.k, self.tiling.n, self.tiling.memtile_k, self.in_b.row
         if self.problem.transposed:
@@ -399,9 +422,10 @@ class _Sequence:
 
     def _row_pattern(self, j: int) -> AccessPattern:
         """Return the pattern of one object of B's fifo: one word at the start of each row, or consecutive words."""
-        if self.problem.transposed:
+        elements = self.tiling.memtile_k * self.tiling.n
+        if self.problem.transposed and not self.problem.packed:
             return self._begin_rows(j, self.tiling.n, self.tiling.memtile_k)
-        return AccessPattern.linear(self.tiling.memtile_k * self.tiling.n * self.problem.sizes[0] // 4, j)
+        return AccessPattern.linear(self.problem.b_nbytes(elements) // 4, j)
 
     def _c_pattern(self, c: int, i: int, j: int) -> AccessPattern:
         tiling = self.tiling

@@ -15,9 +15,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from npu_tensor.dataflow.array import ARRAYS, STREAM_BYTES_PER_CYCLE, Arch, Blocks
-from npu_tensor.dataflow.checks.limits import CORE_RESERVE, ITERATIONS, LIMITS, STATIC_SIZE, WORD
+from npu_tensor.dataflow.checks.limits import ALIGNMENT, CORE_RESERVE, ITERATIONS, LIMITS, STATIC_SIZE, WORD
+from npu_tensor.dataflow.core_memory import BANK_BYTES
 from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, RUN_BYTES
 from npu_tensor.dataflow.design import DEFAULT_STACK
+from npu_tensor.kernels.block_floats import BLOCK, BLOCK_BYTES
 from npu_tensor.kernels.offer import Word
 
 CONSTANTS: Final = 512
@@ -91,6 +93,7 @@ class GemmProblem(NamedTuple):
         row_operands: Number of vectors of N words that the epilogue reads.
         column_operands: Number of vectors of M words that the epilogue reads.
         vector_cycles: Cycles of the epilogue for 16 results.
+        packed: True if the host stores B as blocks of bfp16, in the order in which the cores read them.
         product: Function that multiplies in place of `nt::multiply`.
     """
 
@@ -106,6 +109,7 @@ class GemmProblem(NamedTuple):
     row_operands: int = 0
     column_operands: int = 0
     vector_cycles: int = 4
+    packed: bool = False
     product: OwnProduct | None = None
 
     @property
@@ -133,6 +137,10 @@ class GemmProblem(NamedTuple):
         """Bytes per element of an operand and of a result."""
         return _SIZES[self.operand], _SIZES[self.result]
 
+    def b_nbytes(self, elements: Any) -> Any:
+        """Return the bytes of `elements` of B, a multiple of 8 for blocks."""
+        return elements // BLOCK * BLOCK_BYTES if self.packed else elements * self.sizes[0]
+
 
 SUMS: Final[dict[str, Word]] = {
     "bfloat16": "float32",
@@ -142,6 +150,9 @@ SUMS: Final[dict[str, Word]] = {
     "int16": "int32",
 }
 """Dtype of the sums, by dtype of the operands on the array."""
+
+PACKED_MACS: Final = 512
+"""Multiply-accumulates per cycle with blocks of bfp16. Those of A come from bfloat16 that the loads widen."""
 
 _SIZES: Final = {"int8": 1, "uint8": 1, "int16": 2, "bfloat16": 2, "bfp16": 2, "int32": 4, "float32": 4}
 
@@ -194,9 +205,15 @@ class Tiling(NamedTuple):
         """Count the tiles that the array computes."""
         return problem.batch * -(-problem.m // (self.rows * self.m)) * -(-problem.n // (self.columns * self.n))
 
+    def lefts(self, problem: GemmProblem) -> list[int]:
+        """Return the first column of each tile that the array computes."""
+        width = self.columns * self.n
+        last = int(self.padded(problem)[1]) - width
+        return [min(left, last) for left in range(0, problem.n, width)]
+
     def row_elements(self, problem: GemmProblem) -> int:
         """Return the words of a row operand's host buffer. Every object of B's fifo extends beyond its first words."""
-        return int(self.padded(problem)[1] + self.memtile_k * self.n * problem.sizes[0] // 4)
+        return int(self.padded(problem)[1] + problem.b_nbytes(self.memtile_k * self.n) // 4)
 
     def column_elements(self, problem: GemmProblem) -> int:
         """Return the words of a column operand's host buffer.
@@ -221,12 +238,12 @@ def _up(value: Any, step: Any) -> Any:
     return -(-value // step) * step
 
 
-def multiply_cycles(problem: GemmProblem, n: Any, k: Any) -> Any:
+def multiply_cycles(problem: GemmProblem, n: Any, k: Any, conflicts: Any = 1.0) -> Any:
     """Predict the cycles of one call of the product: a slice of A, rows*r x k, by k x n.
 
     Accepts numbers or arrays, like all functions below. The sums of a register block are stored while those of the next
-    one are loaded. A and B are loaded in the same cycle, and mlir-aie's allocator does not place buffers of this size
-    by banks. Each such pair of loads is therefore assumed to conflict in one bank and to stall the core for a cycle.
+    one are loaded. A and B are loaded in the same cycle. `conflicts` is the share of these pairs of loads that stall
+    the core for a cycle, because both are in one bank of its memory.
     """
     r, s, t, rows, columns = problem.blocks
     size, _ = problem.sizes
@@ -235,11 +252,53 @@ def multiply_cycles(problem: GemmProblem, n: Any, k: Any) -> Any:
         products = rows * columns * (PART_PRODUCTS * array.block_cycles + r * t / 16)
         products += (rows * r + columns * t) * s / 16 * SPLIT_CYCLES
     else:
-        products = rows * columns * r * s * t / array.macs_per_cycle[problem.operand]
-    operands = (rows * r + columns * t) * s * size / array.load_bytes
+        macs = PACKED_MACS if problem.packed else array.macs_per_cycle[problem.operand]
+        products = rows * columns * r * s * t / macs
+    loads = pairs = (rows * r + columns * t) * s * size / array.load_bytes
+    if problem.packed:  # Only one of the two load units widens A, and the other one loads B.
+        loads = 2 * rows * r * s * size / array.load_bytes
+        pairs = 2 * problem.b_nbytes(columns * t * s) / array.load_bytes
     sums = rows * columns * r * t * 4
-    steps = k // s * (max(products, operands) + operands)
+    steps = k // s * (max(products, loads) + conflicts * pairs)
     return n // (columns * t) * (steps + sums / min(array.load_bytes, array.store_bytes) + BLOCK_CYCLES)
+
+
+def product_cycles(problem: GemmProblem, tiles: Tiling) -> Any:
+    """Predict the cycles of one call of the product, with the conflicts between the buffers of a core."""
+    return multiply_cycles(problem, tiles.n, tiles.k, bank_conflicts(problem, tiles))
+
+
+def sums_address(problem: GemmProblem, tiles: Tiling) -> Any:
+    """Return the address of the sums in a core's memory: after both buffers of B, which are the first ones."""
+    return DEFAULT_STACK + 2 * _up(problem.b_nbytes(tiles.k * tiles.n), ALIGNMENT)
+
+
+def separates(problem: GemmProblem, tiles: Tiling) -> Any:
+    """Return True if the sums separate B from A: B has the largest objects, which the allocator places first."""
+    rows, columns = _vectors(problem, tiles)
+    a, b, c = _objects(problem, tiles)
+    return b > np.maximum.reduce(np.broadcast_arrays(a, c, rows, columns))
+
+
+def _objects(problem: GemmProblem, tiles: Tiling) -> tuple[Any, Any, Any]:
+    """Return the bytes of an object of A, B and C in a core."""
+    size, result_size = problem.sizes
+    a = problem.blocks.rows * problem.blocks.r * tiles.k * size
+    return a, problem.b_nbytes(tiles.k * tiles.n), tiles.store_rows(problem.blocks) * tiles.n * result_size
+
+
+def _vectors(problem: GemmProblem, tiles: Tiling) -> tuple[Any, Any]:
+    """Return the bytes that all row operands, and all column operands, take in a core."""
+    t = problem.blocks.t
+    return 4 * problem.row_operands * tiles.n // t * 16, 4 * problem.column_operands * tiles.m * t
+
+
+def bank_conflicts(problem: GemmProblem, tiles: Tiling) -> Any:
+    """Return the share of pairs of loads of A and B that are in one bank; all of them if the sums are elsewhere."""
+    end = sums_address(problem, tiles)
+    bank = (end + 4 * tiles.m * tiles.n) // BANK_BYTES * BANK_BYTES
+    share = np.clip((end - bank) / (end - DEFAULT_STACK), 0.0, 1.0)
+    return np.where(separates(problem, tiles), share, 1.0)
 
 
 def store_cycles(problem: GemmProblem, rows: Any, n: Any) -> Any:
@@ -279,6 +338,9 @@ float32, on both arrays. With individual tiles, these are predicted to be 1.06 t
 as those of attention.
 """
 
+LARGE: Final = (2048, 2048, 2048)
+"""Extents of a product whose best tile may have any number of rows. Tall tiles read B fewer times from host memory."""
+
 
 def ranked(problem: GemmProblem) -> list[Tiling]:
     """Return the predefined tiles that fit, sorted by predicted time (dataflow.cost), fastest first."""
@@ -292,17 +354,21 @@ def ranked(problem: GemmProblem) -> list[Tiling]:
 @lru_cache(maxsize=256)
 def _tilings(problem: GemmProblem) -> Tiling | None:
     """Return the best tiles of `MODELS` for the operands of a problem."""
-    extents = _extents(problem.arch, problem.operand)
-    powers = np.logical_and.reduce([axis & axis - 1 == 0 for axis in extents])
-    models = (problem._replace(m=m, n=n, k=k, batch=1) for m, n, k in MODELS)
-    tiles = (_fastest(model, _on_cores(model, *(axis[powers] for axis in extents))) for model in models)
+    extents = _extents(problem.arch, problem.operand, problem.packed)
+    short = np.logical_and.reduce([axis & axis - 1 == 0 for axis in extents[1:]])
+    powers = short & (extents[0] & extents[0] - 1 == 0)
+    models = [(model, powers) for model in MODELS] + [(LARGE, short)]
+    tiles = []
+    for (m, n, k), allowed in models:
+        model = problem._replace(m=m, n=n, k=k, batch=1)
+        tiles.append(_fastest(model, _on_cores(model, *(axis[allowed] for axis in extents))))
     unique = list(dict.fromkeys(each for each in tiles if each is not None))
     return Tiling(*(np.array(axis) for axis in zip(*unique, strict=True))) if unique else None
 
 
 def search(problem: GemmProblem) -> Tiling | None:
     """Search all tiles within the limits for the least predicted time; return None if there are none."""
-    return _fastest(problem, _on_cores(problem, *_extents(problem.arch, problem.operand)))
+    return _fastest(problem, _on_cores(problem, *_extents(problem.arch, problem.operand, problem.packed)))
 
 
 def _on_cores(problem: GemmProblem, m: Any, n: Any, k: Any, steps: Any) -> Tiling:
@@ -323,7 +389,7 @@ def _tiling(tiles: Tiling, number: int) -> Tiling:
 
 
 @lru_cache(maxsize=16)
-def _extents(arch: Arch, operand: str) -> tuple[Any, Any, Any, Any]:
+def _extents(arch: Arch, operand: str, packed: bool) -> tuple[Any, Any, Any, Any]:
     """Return m, n, k and steps of all tiles whose sums and operands fit a core, as arrays."""
     r, s, t, rows, columns = ARRAYS[arch].blocks[operand]
     grid = np.meshgrid(
@@ -334,7 +400,8 @@ def _extents(arch: Arch, operand: str) -> tuple[Any, Any, Any, Any]:
         indexing="ij",
     )
     m, n, k, steps = (axis.ravel() for axis in grid)
-    fits = 4 * m * n + 2 * _SIZES[operand] * k * (rows * r + n) <= CORE_BYTES
+    b = k * n // BLOCK * BLOCK_BYTES if packed else k * n * _SIZES[operand]
+    fits = 4 * m * n + 2 * (k * rows * r * _SIZES[operand] + b) <= CORE_BYTES
     fits &= k * steps <= STATIC_SIZE
     return m[fits], n[fits], k[fits], steps[fits]
 
@@ -342,18 +409,15 @@ def _extents(arch: Arch, operand: str) -> tuple[Any, Any, Any, Any]:
 def _fits(problem: GemmProblem, tiles: Tiling) -> Any:
     """Return a mask of the tiles that fit the memories and the access patterns of the DMAs."""
     size, result_size = problem.sizes
-    r, _, t, slices, _ = problem.blocks
-    m, n, k, shared = tiles.m, tiles.n, tiles.k, tiles.shared
-    store_rows = tiles.store_rows(problem.blocks)
-    core = 4 * (m * n + 1 + problem.row_operands * n // t * 16 + problem.column_operands * m * t)
-    core += 2 * (k * (slices * r + n) * size + store_rows * n * result_size)
-    a = np.where(shared == 1, tiles.memtile_k * m, shared * slices * r * k)
-    results = tiles.rows * store_rows * n
-    memtile = 2 * ((a + tiles.memtile_k * n) * size + results * result_size)
+    m, n, shared = tiles.m, tiles.n, tiles.shared
+    a, b, c = _objects(problem, tiles)
+    core = 4 * (m * n + 1) + sum(_vectors(problem, tiles)) + 2 * (a + b + c)
+    memtile_a = np.where(shared == 1, tiles.memtile_k * m * size, shared * a)
+    memtile = 2 * (memtile_a + problem.b_nbytes(tiles.memtile_k * n) + tiles.rows * c)
     _, full_n, full_k = tiles.padded(problem)
     # The longest strides lead from row to row of A, over a step in K of B, and from core to core of C or over all cores
     # that share a memtile.
-    b_step = np.where(problem.transposed, full_k, tiles.memtile_k * full_n)
+    b_step = 0 if problem.packed else np.where(problem.transposed, full_k, tiles.memtile_k * full_n)
     c_step = np.where(tiles.rows > shared, shared * m, m) * full_n
     stride = np.maximum(np.maximum(full_k, b_step) * size, c_step * result_size)
     shim = LIMITS["shim"]
@@ -371,17 +435,19 @@ def _seconds(problem: GemmProblem, tiles: Tiling) -> Any:
     a_run, store_rows = tiles.a_run, tiles.store_rows(problem.blocks)
     slices = m // (problem.blocks.rows * problem.blocks.r)
     locks = 2 * LOCK_CYCLES
-    cycles = full_k // tiles.k * (slices * (multiply_cycles(problem, n, tiles.k) + CALL_CYCLES + locks) + locks)
+    cycles = full_k // tiles.k * (slices * (product_cycles(problem, tiles) + CALL_CYCLES + locks) + locks)
     stores = m // store_rows
     cycles += stores * (store_cycles(problem, store_rows, n) + CALL_CYCLES + locks)
     cycles += clear_cycles(problem, m, n) + CALL_CYCLES
     cycles += across * (spread_cycles(n) + CALL_CYCLES + tiles.steps * locks)
     cycles += down * (spread_cycles(m) + slices * (CALL_CYCLES + a_run // tiles.k * locks))
     a = tiles.shared * m * (full_k + down * a_run) * size
-    b = n * (full_k + across * tiles.memtile_k) * size
+    b = problem.b_nbytes(n * (full_k + across * tiles.memtile_k))
     stream = np.maximum(np.maximum(a, b), tiles.rows * m * n * result_size) / STREAM_BYTES_PER_CYCLE
     ddr = tiles.rows * m * (full_k // a_run + down) * _run(a_run * size)
-    if problem.transposed:
+    if problem.packed:
+        ddr += tiles.columns * b
+    elif problem.transposed:
         ddr += tiles.columns * n * (full_k // tiles.memtile_k + across) * _run(tiles.memtile_k * size)
     else:
         ddr += tiles.columns * (full_k * _run(n * size) + across * tiles.memtile_k * n * size)

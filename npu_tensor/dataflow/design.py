@@ -242,13 +242,19 @@ class HostBuffer:
 class CoreBuffer:
     """Memory of one core that no DMA touches. It keeps its contents between runs.
 
-    initial: contents in bytes when the design is loaded; None leaves them undefined.
+    Attributes:
+        name: Name of the buffer.
+        tile: Core whose memory it is.
+        type: Dtype and extents.
+        initial: Contents in bytes when the design is loaded; None leaves them undefined.
+        address: Address in the core's memory; None leaves it to the compiler.
     """
 
     name: str
     tile: Tile
     type: ObjectType
     initial: bytes | None = None
+    address: int | None = None
 
 
 class Word(NamedTuple):
@@ -715,11 +721,13 @@ class Builder(SequenceBuilder):
         function = KernelFunction(symbol, tuple(arguments), source, cycles, program_bytes)
         return self._functions.setdefault(function, function)
 
-    def core_buffer(self, name: str, tile: Tile, type: ObjectType, initial: bytes | None = None) -> CoreBuffer:
+    def core_buffer(
+        self, name: str, tile: Tile, type: ObjectType, initial: bytes | None = None, address: int | None = None
+    ) -> CoreBuffer:
         """Declare memory of a core."""
         if initial is not None and len(initial) != type.nbytes:
             raise ArgumentError(f"buffer {name}: {len(initial)} initial bytes for {type}")
-        buffer = CoreBuffer(name, tile, type, initial)
+        buffer = CoreBuffer(name, tile, type, initial, address)
         self._core_buffers.append(buffer)
         return buffer
 

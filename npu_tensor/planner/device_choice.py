@@ -62,6 +62,11 @@ class PlanningContext(NamedTuple):
     without_host: bool
     fallback: Fallback
 
+    @property
+    def constants(self) -> frozenset[int]:
+        """Items from outside that no run changes."""
+        return (self.persistent or frozenset()) - self.replaced.keys()
+
 
 class Cut(NamedTuple):
     """A graph cut into tasks, with the answers of the accelerators to each task; no answers if none were asked."""
@@ -75,13 +80,20 @@ class Cut(NamedTuple):
         return Cut(self.partition._replace(tasks=tasks), [self.answers[number] for number in order])
 
 
-def accelerator_cuts(lowering: Lowering, accelerators: Sequence[Accelerator]) -> list[Cut]:
-    """Cut a graph into tasks for the first accelerator. The last cut has most tasks on accelerators."""
+def accelerator_cuts(
+    lowering: Lowering, accelerators: Sequence[Accelerator], constants: frozenset[int] = frozenset()
+) -> list[Cut]:
+    """Cut a graph into tasks for the first accelerator. The last cut has most tasks on accelerators.
+
+    Devices may store the items in `constants` in an order of their own, because no run changes them.
+    """
     answers: dict[tuple[int, ...], list[Kernel | Refusal]] = {}
 
     def ask(task: Task) -> list[Kernel | Refusal]:
         if task.items not in answers:
-            answers[task.items] = [device.claim(task) for device in accelerators]
+            marked = [each._replace(persistent=each.item in constants or None) for each in task.inputs]
+            claimed = task._replace(inputs=tuple(marked))
+            answers[task.items] = [device.claim(claimed) for device in accelerators]
         return answers[task.items]
 
     def has_kernel(task: Task) -> bool:
@@ -97,7 +109,8 @@ def choose_devices(lowering: Lowering, context: PlanningContext) -> Cut:
     If costs decide, each task has at most one kernel among its answers: that of the chosen device.
     """
     if context.accelerators and context.measure is None:
-        return _in_long_launches(accelerator_cuts(lowering, context.accelerators)[-1], context.accelerators)
+        cuts = accelerator_cuts(lowering, context.accelerators, context.constants)
+        return _in_long_launches(cuts[-1], context.accelerators)
     (partition,) = partitions(lowering, host_devices()[0].fusion)
     on_host = Cut(partition, [()] * len(partition.tasks))
     if context.measure is None:
@@ -151,6 +164,7 @@ class _Comparison:
         # With fallback=warn or =error an op that no device has a kernel for must be found, however little it costs.
         self._may_skip_devices = context.fallback == "allow"
         self._persistent = context.persistent or frozenset()
+        self._constants = context.constants
         self._overheads = tuple([overhead(device, measure) for device in context.accelerators])
         self._resident = {
             value.item: (number, measure.weigh(device.fetch_cost(value.nbytes)))
@@ -172,7 +186,8 @@ class _Comparison:
                 for device, overhead in zip(self._accelerators, self._overheads, strict=True)
             ]
             return Cut(partition, [too_cheap] * len(host))
-        candidates = [self._candidate(cut) for cut in accelerator_cuts(lowering, self._accelerators)]
+        cuts = accelerator_cuts(lowering, self._accelerators, self._constants)
+        candidates = [self._candidate(cut) for cut in cuts]
         best = min(candidates, key=lambda candidate: candidate.placement.weight)
         if best.placement.weight * MARGIN <= here:
             return self._chosen(best)

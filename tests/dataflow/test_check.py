@@ -307,6 +307,27 @@ def test_transfer_after_the_end_of_its_group() -> None:
 # --- reports
 
 
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        (None, None),
+        (1024, None),
+        (8192, None),
+        (1024 + 32, "must have a multiple of 64 after the stack"),
+        (960, "which end at 1024"),
+        (65536 - 64 - 4096 + 64, "needs memory up to 65536"),
+        # One of the four objects fits before the buffer, and the others do not fit after it.
+        (20032, "needs memory up to 67328"),
+    ],
+)
+def test_buffers_with_an_address(address: int | None, said: str | None) -> None:
+    design = copy(tile=3600 if address == 20032 else 256, spare=4096)
+    buffers = tuple(replace(buffer, address=address) for buffer in design.core_buffers)
+    messages = [violation.message for violation in check(replace(design, core_buffers=buffers))]
+    assert (said is None) == (not messages), messages
+    assert said is None or any(said in message for message in messages)
+
+
 def test_all_limits_are_reported_at_once() -> None:
     result = check(copy(tile=8192, host=100, program_bytes=20000))
     assert {violation.rule for violation in result} == {"core memory", "program memory", "access bounds"}

@@ -3,7 +3,12 @@
 
 #include "vector.hpp"
 
+struct bfp16ebs8;
+
 namespace aie {
+
+template <typename T, unsigned N>
+class block_vector;
 
 namespace detail {
 
@@ -69,8 +74,15 @@ class accum : public nt_host::Sum {
         }
     }
 
+    template <typename T>
+        requires std::is_same_v<T, bfp16ebs8>
+    block_vector<T, N> to_vector() const {
+        return to_blocks(*this);
+    }
+
     // Rounds as the core's rounding mode says; integers narrow as its saturation mode says.
     template <typename T>
+        requires(!std::is_same_v<T, bfp16ebs8>)
     vector<T, N> to_vector(int shift = 0) const {
         static_assert(is_floating_point() == detail::is_float_v<T>, "the types of vector and accumulator differ");
         vector<T, N> result;

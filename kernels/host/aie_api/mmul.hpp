@@ -1,7 +1,7 @@
 // Products of small matrices, the shapes that each generation has.
 #pragma once
 
-#include "accum.hpp"
+#include "block_vector.hpp"
 
 // As in aie_api: products of 8x8x8 bfloat16 on aie2p multiply block floats if a program says so before it includes this.
 #ifndef AIE_API_EMULATE_BFLOAT16_MMUL_WITH_BFP16
@@ -62,39 +62,6 @@ template <typename A, typename B, unsigned K>
 using mmul_tag_t = std::conditional_t<
     is_float_v<A>, accfloat,
     std::conditional_t<sizeof(A) + sizeof(B) <= 3 || (sizeof(A) + sizeof(B) == 4 && K <= 2), acc32, acc64>>;
-
-// Eight bfloat16 numbers, `stride` apart, as the core makes a block of bfp16ebs8 of them: integers of 8 bits times
-// 2^(e - 133), where e is the largest exponent field among them, rounded as the core's rounding mode says; if one becomes
-// 128, e is one more and all are rounded anew. Subnormal numbers are 0. Found on silicon, in all rounding modes, by a
-// published series of probes; what it says of infinity and NaN (exponent 255, never 0) is not followed where such a
-// number meets a 0.
-template <rounding_mode mode>
-inline void share_exponent(const bfloat16 *from, unsigned stride, float *to, unsigned to_stride) {
-    uint32 bits[8];
-    int exponents[8], largest = 0;
-    for (unsigned i = 0; i < 8; ++i) {
-        const float value = static_cast<float>(from[i * stride]);
-        std::memcpy(&bits[i], &value, 4);
-        exponents[i] = static_cast<int>(bits[i] >> 23 & 0xff);
-        if (exponents[i] > largest) largest = exponents[i];
-    }
-    std::int64_t mantissas[8];
-    for (bool fits = false; !fits; largest += !fits) {
-        fits = true;
-        for (unsigned i = 0; i < 8; ++i) {
-            // 1.fraction with 7 bits; the shift by one leaves 6. More than 20 places are as good as all.
-            const std::int64_t magnitude = exponents[i] ? 0x80 | (bits[i] >> 16 & 0x7f) : 0;
-            const int places = 1 + largest - exponents[i];
-            mantissas[i] = shifted<mode>(bits[i] >> 31 ? -magnitude : magnitude, places < 20 ? places : 20);
-            fits = fits && mantissas[i] <= 127;
-        }
-    }
-    for (unsigned i = 0; i < 8; ++i) to[i * to_stride] = __builtin_ldexpf(static_cast<float>(mantissas[i]), largest - 133);
-}
-
-}  // namespace detail
-
-namespace detail {
 
 // Products that an instruction adds, where they are counted; bfloat16 of aie2p takes several instructions. Who counts
 // defines the products of dataflow/array.py.
@@ -202,8 +169,14 @@ class mmul {
     void mac_shared(const vector<A, size_A> &a, const vector<B, size_B> &b) {
         float left[M][K], right[K][N];
         detail::with_rounding([&](auto mode) {
-            for (unsigned i = 0; i < M; ++i) detail::share_exponent<mode>(&a.data[i * K], 1, left[i], 1);
-            for (unsigned j = 0; j < N; ++j) detail::share_exponent<mode>(&b.data[j], N, &right[0][j], N);
+            for (unsigned i = 0; i < M; ++i) {
+                const auto block = detail::share_exponent<mode>(&a.data[i * K], 1);
+                for (unsigned k = 0; k < K; ++k) left[i][k] = block.numbers[k];
+            }
+            for (unsigned j = 0; j < N; ++j) {
+                const auto block = detail::share_exponent<mode>(&b.data[j], N);
+                for (unsigned k = 0; k < K; ++k) right[k][j] = block.numbers[k];
+            }
         });
         for (unsigned i = 0; i < M; ++i)
             for (unsigned k = 0; k < K; ++k)

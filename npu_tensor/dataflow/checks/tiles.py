@@ -19,6 +19,7 @@ from npu_tensor.dataflow.checks.limits import (
     STREAMS_SOUTH,
     WORD,
 )
+from npu_tensor.dataflow.core_memory import CoreMemory, placed
 from npu_tensor.dataflow.design import FunctionCall
 
 START_BYTES: Final = 512
@@ -49,6 +50,33 @@ def memory(index: Index) -> Iterator[Violation]:
                 f"multiple of {ALIGNMENT}), and {limit} can be used; use smaller objects or fewer of them."
             )
             yield Violation(f"{tile.kind} memory", str(tile), message)
+    yield from _addresses(index)
+
+
+def _addresses(index: Index) -> Iterator[Violation]:
+    """Check the buffers with an address: after the stack, apart from each other, with room for all other buffers."""
+    fixed = {buffer.name: buffer for buffer in index.design.core_buffers if buffer.address is not None}
+    for tile, (stack, *blocks) in _blocks(index).items():
+        if not any(block.name in fixed for block in blocks):
+            continue
+        memory = []
+        for name, nbytes, number in blocks:
+            address = fixed[name].address if name in fixed else None
+            each = -(-nbytes // ALIGNMENT) * ALIGNMENT
+            memory += [CoreMemory(f"{name}{i}" if number else name, each, address) for i in range(number or 1)]
+        places = placed(memory, stack.nbytes)
+        end, limit = stack.nbytes, LIMITS["core"].memory - CORE_RESERVE
+        for name, nbytes, address in sorted(memory, key=lambda buffer: places[buffer.name]):
+            if address is not None and (address < end or address % ALIGNMENT):
+                message = (
+                    f"{name} of {tile} has address {address}, and must have a multiple of {ALIGNMENT} after the stack "
+                    f"and other buffers, which end at {end}."
+                )
+                yield Violation("core memory", str(tile), message)
+            end = places[name] + nbytes
+        if end > limit:
+            message = f"{tile} needs memory up to {end}, and {limit} bytes can be used; move buffers with an address."
+            yield Violation("core memory", str(tile), message)
 
 
 def alignment(index: Index) -> Iterator[Violation]:

@@ -78,6 +78,9 @@ class ModuleStatements:
             arguments += [self._buffer(memory[n]) if n in memory else f'parameters["{n}"]' for n in names]
             arguments += [self._names.symbols[symbol] for symbol in functions]
             options = f"tile={tile_text(worker.tile)}, stack_size={worker.stack_size}, dynamic_objfifo_lowering=True"
+            if any(memory[name].address is not None for name in names if name in memory):
+                # The other scheme reserves only one bank for a buffer with an address.
+                options += ', allocation_scheme="basic-sequential"'
             yield f"workers.append(Worker({core.name}, [{', '.join(arguments)}], {options}))"
 
     def end(self, name: str, tile: Tile) -> str:
@@ -136,6 +139,8 @@ class ModuleStatements:
         options = f'{self._names.types[buffer.type]}, name="{buffer.name}"'
         if isinstance(buffer, RuntimeParameter):
             return f"Buffer({options}, use_write_rtp=True)"
+        if buffer.address is not None:
+            options += f", address={buffer.address}"
         if buffer.initial is None:
             return f"Buffer({options})"
         return f"Buffer({options}, initial_value={self._names.contents[buffer.type, buffer.initial]})"

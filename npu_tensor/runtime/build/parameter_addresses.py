@@ -9,27 +9,18 @@ allocation and applies to a program that is compiled later, by that version.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npu_tensor.dataflow.checks.index import Index, walk
-from npu_tensor.dataflow.checks.limits import LIMITS, WORD
+from npu_tensor.dataflow.checks.limits import WORD
+from npu_tensor.dataflow.core_memory import CoreMemory, placed
 from npu_tensor.dataflow.design import Design, FunctionCall, Loop, Word, Worker
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.instructions import HEADER, WRITE, WRITE_VALUE, WRITE_WORDS
 from npu_tensor.runtime.build.iron_program import parameter_words
-
-BANKS: Final = 4
-"""Banks of a core's memory, equally large."""
-
-ALIGNMENT: Final = 32
-"""Alignment of buffers in bytes: the width of a core's loads and stores, on both arrays.
-
-mlir-aie after 1.4.1 uses the widest vector, which has 64 on aie2p (its pull request 3662).
-"""
 
 IN_TILE: Final = 0xFFFFF
 """Bits of an address that do not identify the tile."""
@@ -53,18 +44,9 @@ def addresses(design: Design, words: NDArray[np.uint32]) -> dict[str, int]:
     return result
 
 
-class CoreMemory(NamedTuple):
-    """Buffer in a core's memory."""
-
-    name: str
-    nbytes: int
-
-
 def predicted(design: Design) -> dict[str, int]:
     """Predict the address of each runtime parameter that a worker uses, as placed by mlir-aie.
 
-    Its bank-aware allocation processes the buffers of a core, the largest first, and puts each at the end of the next
-    bank that has room for it; the stack precedes all. If a buffer fits into no bank, all are placed consecutively.
     Raises BuildError if a buffer of the compiler's own is as large as a parameter, which makes the placement ambiguous.
     """
     index = Index(design)
@@ -77,45 +59,10 @@ def predicted(design: Design) -> dict[str, int]:
     return result
 
 
-def placed(buffers: Sequence[CoreMemory], stack: int) -> dict[str, int]:
-    """Return the address of each buffer in a core's memory, after `stack` bytes."""
-    largest_first = sorted(buffers, key=lambda buffer: -buffer.nbytes)
-    return _in_banks(largest_first, stack) or _in_a_row(largest_first, stack)
-
-
-def _in_banks(buffers: Sequence[CoreMemory], stack: int) -> dict[str, int] | None:
-    """Place buffers in the banks in turn; return None if a buffer fits into none."""
-    bank = LIMITS["core"].memory // BANKS
-    free = [stack, bank, 2 * bank, 3 * bank]
-    result: dict[str, int] = {}
-    turn = 0
-    for name, nbytes in buffers:
-        for place in (*range(turn, BANKS), *range(turn)):
-            start = _aligned(free[place])
-            if start + nbytes <= (place + 1) * bank:
-                free[place], result[name], turn = start + nbytes, start, (place + 1) % BANKS
-                break
-        else:
-            return None
-    return result
-
-
-def _in_a_row(buffers: Sequence[CoreMemory], stack: int) -> dict[str, int]:
-    result, free = {}, stack
-    for name, nbytes in buffers:
-        result[name] = _aligned(free)
-        free = result[name] + nbytes
-    return result
-
-
-def _aligned(address: int) -> int:
-    return -(-address // ALIGNMENT) * ALIGNMENT
-
-
 def _blocks(index: Index, worker: Worker) -> list[CoreMemory]:
     """Return the contents of a core's memory except for the stack, in the order of the compiler's module."""
     pools = [pool for pool in index.pools if pool.tile == worker.tile and pool.buffers]
-    blocks = [CoreMemory(pool.fifo.name, pool.fifo.type.nbytes) for pool in pools for _ in range(pool.buffers)]
+    blocks = [CoreMemory(f"{p.fifo.name}_{number}", p.fifo.type.nbytes) for p in pools for number in range(p.buffers)]
     # Progress of each fifo's end, for cores that choose their buffers at run time.
     counters = CoreMemory("the counters of fifos", WORD * len(worker.fifos))
     used: dict[str, None] = {}
@@ -128,4 +75,5 @@ def _blocks(index: Index, worker: Worker) -> list[CoreMemory]:
     memory = [index.memory[name] for name in used]
     if any(item.type.nbytes == counters.nbytes for item in memory):
         raise BuildError(f"{worker.tile}: which of two buffers of {counters.nbytes} bytes comes first is not known")
-    return [*blocks, counters, *(CoreMemory(item.name, item.type.nbytes) for item in memory)]
+    addresses = {buffer.name: buffer.address for buffer in index.design.core_buffers}
+    return [*blocks, counters, *(CoreMemory(i.name, i.type.nbytes, addresses.get(i.name)) for i in memory)]

@@ -14,11 +14,12 @@ import pytest
 from npu_tensor.dataflow.array import Arch, Tile
 from npu_tensor.dataflow.array_program import ArrayProgram, DesignRun, HostSlice
 from npu_tensor.dataflow.check import check
+from npu_tensor.dataflow.core_memory import CoreMemory, placed
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
 from npu_tensor.errors import ArgumentError, BuildError
 from npu_tensor.runtime.build.instructions import buffer_descriptor, instructions, stream
 from npu_tensor.runtime.build.iron_program import marker
-from npu_tensor.runtime.build.parameter_addresses import CoreMemory, addresses, placed, predicted
+from npu_tensor.runtime.build.parameter_addresses import addresses, predicted
 
 DATA = Path(__file__).parent / "data" / "instructions"
 DIGESTS: dict[Arch, dict[str, str]] = json.loads((DATA / "digests.json").read_text())
@@ -265,6 +266,15 @@ def test_a_parameter_comes_after_larger_buffers() -> None:
     # a multiple of 32 bytes.
     big = copy(AccessPattern.linear(64), words=1, elements=4097, depth=1)
     assert predicted(big) == {"limits": 1024 + 2 * 16416 + 32}
+
+
+def test_buffers_go_around_those_with_an_address() -> None:
+    """Consecutively, the largest first, even where all would fit into banks."""
+    names = ("a", 512), ("b", 4096), ("c", 20000), ("d", 64)
+    fixed = [CoreMemory(name, nbytes, 7168 if name == "c" else None) for name, nbytes in names]
+    assert placed(fixed, 1024) == {"b": 1024, "a": 5120, "d": 5632, "c": 7168}
+    longer = [*fixed, CoreMemory("e", 2048)]
+    assert placed(longer, 1024) == {"b": 1024, "e": 5120, "c": 7168, "a": 27168, "d": 27680}
 
 
 def test_unpredictable_addresses_are_errors() -> None:

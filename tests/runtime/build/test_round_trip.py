@@ -160,6 +160,7 @@ CHANGES: dict[str, tuple[str, Callable[[Design], Design]]] = {
     ),
     "initial bytes": ("rope-factors", changed("core_buffers", initial=lambda bytes: b"\7" + bytes[1:])),
     "no initial bytes": ("rope-factors", changed("core_buffers", initial=lambda _: None)),
+    "address": ("linear-gelu", changed("core_buffers", address=lambda address: address and address + 64)),
     "runtime words": ("runtime-word", more_words),
     "stack": ("gelu", changed("workers", stack_size=lambda size: size + 4)),
     "rounds": ("window", in_body(Loop, rounds=lambda rounds: rounds + 1)),

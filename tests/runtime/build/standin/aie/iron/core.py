@@ -20,8 +20,17 @@ __all__ = ["Buffer", "Kernel", "Worker"]
 class Buffer:
     """Memory of a core that a program names. With `use_write_rtp`, the runtime sequence writes into it by index."""
 
-    def __init__(self, type: Any, *, name: str, initial_value: Any = None, use_write_rtp: bool = False) -> None:
+    def __init__(
+        self,
+        type: Any,
+        *,
+        name: str,
+        initial_value: Any = None,
+        use_write_rtp: bool = False,
+        address: int | None = None,
+    ) -> None:
         self.name = name
+        self.address = address
         self._type = type
         self._initial_value = initial_value
         self._written_by_host = use_write_rtp
@@ -39,7 +48,7 @@ class Buffer:
         if self._written_by_host:
             current().parameters.append(RuntimeParameter(self.name, tile, *memory.shape))
         else:
-            current().core_buffers.append(CoreBuffer(self.name, tile, memory, initial))
+            current().core_buffers.append(CoreBuffer(self.name, tile, memory, initial, self.address))
 
     def __getitem__(self, index: int) -> Word:
         return Word(self.name, index)
@@ -93,7 +102,11 @@ class Worker:
         tile: Tile,
         stack_size: int,
         dynamic_objfifo_lowering: bool,
+        allocation_scheme: str | None = None,
     ) -> None:
+        addressed = any(isinstance(each, Buffer) and each.address is not None for each in fn_args)
+        if addressed != (allocation_scheme == "basic-sequential"):
+            raise MLIRError("'aie.buffer' op overlaps with a buffer that the bank-aware allocation has placed")
         self._function = core_fn
         self._arguments = fn_args
         self._tile = tile
