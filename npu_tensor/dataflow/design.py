@@ -39,7 +39,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, Self
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
@@ -424,16 +424,16 @@ class Configuration:
                     counts[tile.column, direction] += 1
         return ends
 
-    def shared(self) -> Configuration:
-        """Return the canonical object among all live configurations equal to this one."""
+    def shared(self) -> Self:
+        """Return the canonical object among all live configurations, or designs, equal to this one."""
         # Weak, because it may refer to the object itself.
-        reference: ref[Configuration] | None = vars(self).get("_shared")
+        reference: ref[Self] | None = vars(self).get("_shared")
         if reference is None or (shared := reference()) is None:
             with _lock:
-                reference = _configurations.get(self)
+                reference = _canonical.get(self)
                 shared = self if reference is None else reference() or self
                 if shared is self:
-                    _configurations[self] = ref(self)
+                    _canonical[self] = ref(self)
             vars(self)["_shared"] = ref(shared)
         return shared
 
@@ -442,7 +442,7 @@ class Configuration:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-_configurations: Final[WeakKeyDictionary[Configuration, ref[Configuration]]] = WeakKeyDictionary()
+_canonical: Final[WeakKeyDictionary[Configuration, ref[Any]]] = WeakKeyDictionary()
 _lock = new_lock()
 
 

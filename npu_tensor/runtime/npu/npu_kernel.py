@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakValueDictionary, ref
+from weakref import WeakValueDictionary
 
-from npu_tensor._util.forks import cached_property, new_lock
+from npu_tensor._util.forks import cached_property
 from npu_tensor._util.units import quantity, size
 from npu_tensor.dataflow.cost import Counters, Prediction, count, predict
 from npu_tensor.dataflow.design import Design
@@ -24,26 +24,12 @@ from npu_tensor.task import Cost, Step, Task
 if TYPE_CHECKING:
     from npu_tensor.runtime.npu.npu_device import NpuDevice
 
-_designs: WeakKeyDictionary[Design, ref[Design]] = WeakKeyDictionary()
-_lock = new_lock()
-
-
-def known_design(design: Design) -> Design:
-    """Return the object that represents all equal designs. Lookups by identity use it."""
-    with _lock:
-        reference = _designs.get(design)
-        shared = reference() if reference is not None else None
-        if shared is None:
-            shared = design
-            _designs[design] = ref(design)
-        return shared
-
 
 class _CountedDesign:
     """A design with its counters, shared by all kernels whose offers have the same recipe."""
 
     def __init__(self, design: Design) -> None:
-        self.design = known_design(design)
+        self.design = design.shared()  # Lookups by identity use it.
 
     @cached_property
     def prediction(self) -> tuple[Counters, Prediction]:
