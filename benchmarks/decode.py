@@ -1,7 +1,8 @@
 """Predicted tokens per second of language models on NPUs: python -m benchmarks.decode.
 
 Nothing runs. A step is composed of this package's kernels with the predicted times of their designs, and of launches
-and configuration changes with the costs of the device. No constant is fitted here.
+and configuration changes with the costs of the device. Kernels of a token share configurations as in a plan. No
+constant is fitted here.
 
 Three schemes are compared. With two launches per layer, as measured by mlir-air, the processor computes the attention
 between them. With one launch per token everything runs on the NPU. No program can have that many arguments yet, so the
@@ -28,6 +29,7 @@ from npu_tensor.runtime.devices.host import allocator, host_step
 from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
+from npu_tensor.task import Task
 
 from .predicted import GENERATIONS, predicted_on_cpu
 from .report import Outcome, benchmark, table
@@ -167,13 +169,19 @@ class _Step:
         return [self._normed(x), q, k, self.attention(), self._normed(x + x), gated, x + x]
 
 
-def _kernels(device: SimulatedDevice, *results: nt.Tensor) -> list[_Kernel]:
-    """Return the kernels of results that are computed together, in order."""
-    tasks = cut(structure_of([result._node for result in results]), device.fusion).tasks
-    kernels = [device.claim(task) for task in tasks]
-    assert all(isinstance(kernel, NpuKernel) for kernel in kernels), kernels
-    costs = [kernel.cost for kernel in kernels if isinstance(kernel, NpuKernel)]
-    return [_Kernel(cost.context, cost.expense.seconds) for cost in costs]
+def _tasks(device: SimulatedDevice, *results: nt.Tensor) -> Sequence[Task]:
+    """Return the tasks of results that are computed together, in order."""
+    return cut(structure_of([result._node for result in results]), device.fusion).tasks
+
+
+def _kernels(device: SimulatedDevice, launches: Sequence[Sequence[Task]]) -> list[list[_Kernel]]:
+    """Return the kernels of launches, which share configurations as in a plan."""
+    kernels = [[device.claim(task) for task in launch] for launch in launches]
+    together = [kernel for kernel in chain.from_iterable(kernels) if isinstance(kernel, NpuKernel)]
+    assert len(together) == sum(map(len, launches)), kernels
+    device.share_configurations(together, once=False)
+    costs = iter([_Kernel(kernel.cost.context, kernel.cost.expense.seconds) for kernel in together])
+    return [[next(costs) for _ in launch] for launch in launches]
 
 
 def _changes(launches: Sequence[Sequence[_Kernel]]) -> int:
@@ -196,7 +204,8 @@ def decode(name: str, shape: DecoderShape, generation: str, context: int) -> Ite
     change = device.reconfiguration_cost
     assert change is not None
 
-    def row(way: str, launches: Sequence[Sequence[_Kernel]], processor: float) -> dict[str, Any]:
+    def row(way: str, parts: Sequence[Sequence[Task]], processor: float) -> dict[str, Any]:
+        launches = _kernels(device, parts)
         changes = _changes(launches)
         seconds = {
             "kernels": sum(kernel.seconds for kernel in chain.from_iterable(launches)),
@@ -216,16 +225,16 @@ def decode(name: str, shape: DecoderShape, generation: str, context: int) -> Ite
             "published": PUBLISHED.get((name, generation, way)),
         }
 
-    before, after = _kernels(device, *step.before_attention()), _kernels(device, step.after_attention())
+    before, after = _tasks(device, *step.before_attention()), _tasks(device, step.after_attention())
     with nt.default_device(device.uri):
-        attention = _kernels(device, step.attention())
-    logits = _kernels(device, step.logits())
+        attention = _tasks(device, step.attention())
+    logits = _tasks(device, step.logits())
     by_processor = layers * predicted_on_cpu(step.attention())
     yield row("two launches per layer", [*[before, after] * layers, logits], by_processor)
-    yield row("one launch per token", [[*(before + attention + after) * layers, *logits]], 0.0)
+    yield row("one launch per token", [[*[*before, *attention, *after] * layers, *logits]], 0.0)
     x, wide = _zeros(width), _zeros(step.shape.hidden)
     products = (step.projections(x), [step.mixed()], step.widened(x), [step.narrowed(wide)])
-    layer = [_kernels(device, *part) for part in products]
+    layer = [_tasks(device, *part) for part in products]
     between = layers * sum(map(predicted_on_cpu, step.between()))
     yield row("products only", [*layer * layers, logits], between)
 

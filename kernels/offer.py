@@ -14,6 +14,7 @@ from npu_tensor.task import Fusion, Refusal
 if TYPE_CHECKING:
     from npu_tensor.dataflow.array import Array
     from npu_tensor.dataflow.design import Design
+    from npu_tensor.task import Task
 
 FUSION: Final = Fusion(inputs=4, streams=2, prologues=False, residuals=False)
 """Limits of fusion.
@@ -118,6 +119,8 @@ class Offer(NamedTuple):
             quantized weights does on the CPU.
         others: Factories of slower offers with other configurations, fastest first, for a missing binary that cannot be
             built.
+        claim_within: Claim of other tasks, such as those between two products, in the configuration of this offer. None
+            if it computes nothing else.
     """
 
     family: str
@@ -127,6 +130,7 @@ class Offer(NamedTuple):
     scalars: tuple[tuple[int, Word], ...] = ()
     coarse: bool = False
     others: tuple[Callable[[], Offer | Refusal], ...] = ()
+    claim_within: Callable[[Task], Offer | None] | None = None
 
 
 def first_offer(factories: Iterable[Callable[[], Offer | Refusal]]) -> Offer | Refusal:

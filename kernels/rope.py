@@ -147,7 +147,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     # The last object of positions extends beyond them if factors made it longer.
     reach = (plan.rounds - 1) * plan.places + _place_words(plan, angles)
     operands = [
-        HostOperand(0, False, rows, padded_shape(rows.shape, size), "bfloat16"),
+        HostOperand(0, False, rows, padded_shape(rows.shape, size), "bfloat16", None),
         HostOperand(1, False, places, padded_shape(places.shape, reach), "int32"),
     ]
     if factors:

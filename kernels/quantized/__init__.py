@@ -2,7 +2,8 @@
 
 x is rounded to bfloat16 and multiplied with the codes of the weights, whose scales are bfloat16 too; sums are float32.
 This is more accurate than ggml's rounding of x to 8 bits. Few rows of x take as long as the transfer of the weights.
-More rows are processed in turns, each with all weights.
+More rows are processed in turns, each with all weights. Small ops between products share their configuration; see
+between_products.py.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 from npu_tensor.dtypes import bfloat16
 from npu_tensor.kernels.block_order import CORES
 from npu_tensor.kernels.offer import HostOperand, Offer, Target, padded_shape
+from npu_tensor.kernels.quantized import between_products
 from npu_tensor.kernels.quantized.design import MOST_FEATURES, QuantizedProblem, design
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import joined
@@ -55,7 +57,8 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         HostOperand(1, False, weights.layout, (order.nbytes,), "uint8", None, order=order),
         HostOperand(0, True, result, (tokens, problem.padded_rows), x.dtype.name),
     )
-    return Offer("quantized", _reason(problem), partial(design, problem), operands, coarse=True)
+    within = partial(between_products.claim, order.format, target) if x.dtype is bfloat16 else None
+    return Offer("quantized", _reason(problem), partial(design, problem), operands, coarse=True, claim_within=within)
 
 
 def _reason(problem: QuantizedProblem) -> str:

@@ -3,6 +3,9 @@
 Both cores receive all objects of their channel: first those with the rows of x, which they keep, then weights, of which
 each core uses its part of every object. The number of objects is given by words, so that one configuration serves all
 extents.
+
+Cores also have the code of row ops (between_products.py). Then both rows of a channel are kept, no weights follow, and results
+are computed as they leave.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from npu_tensor.dataflow.design import (
     Builder,
     Configuration,
     Design,
+    ObjectFifo,
     ObjectType,
     SequenceBuilder,
     Source,
@@ -37,9 +41,11 @@ MOST_TOKENS: Final = 32
 """Rows of x that a core keeps; the sums of 32 rows of weights for each take 4 KiB."""
 PROGRAM_BYTES: Final = 4096
 """Estimated bytes of the machine code."""
+ROW_BYTES: Final = 6144
+"""The same of the function that stores results, most of it row ops."""
 CHANNELS: Final = 2
 """Channels of a shim tile."""
-WORDS: Final = 6
+WORDS: Final = 5
 """Words of a core's runtime parameter."""
 IN_FLIGHT: Final = QUEUE_DEPTH // 2
 """Turns in flight: each begins with a transfer of x and one of weights in every channel."""
@@ -59,6 +65,16 @@ class ChannelPart(NamedTuple):
     first: int
     units: int
     objects: int
+
+
+def divided(units: int, channels: int, objects: int) -> list[ChannelPart]:
+    """Divide units of `objects` objects among channels."""
+    bounds = [units * channel // channels for channel in range(channels + 1)]
+    spare = itertools.count(units)
+    return [
+        ChannelPart(first, first, end - first, objects) if end > first else ChannelPart(next(spare), 0, 1, 1)
+        for first, end in itertools.pairwise(bounds)
+    ]
 
 
 class QuantizedProblem(NamedTuple):
@@ -84,14 +100,7 @@ class QuantizedProblem(NamedTuple):
         A run must use every fifo of a configuration. A channel without a unit therefore computes one object of unused
         results.
         """
-        units, channels = self.order.units, CHANNELS * self.columns
-        bounds = [units * channel // channels for channel in range(channels + 1)]
-        spare = itertools.count(units)
-        whole = self.order.objects
-        return [
-            ChannelPart(first, first, end - first, whole) if end > first else ChannelPart(next(spare), 0, 1, 1)
-            for first, end in itertools.pairwise(bounds)
-        ]
+        return divided(self.order.units, CHANNELS * self.columns, self.order.objects)
 
     @property
     def share(self) -> int:
@@ -157,16 +166,19 @@ class QuantizedProblem(NamedTuple):
         return elements * as_dtype(self.stored).itemsize // WORD
 
 
-def _source(format: BlockFormat, stored: str) -> Source:
+def _source(format: BlockFormat, stored: str, columns: int) -> Source:
     element, nbytes, most = C_TYPES[stored], object_bytes(format), OBJECT_FEATURES // format.block
+    own = nbytes // as_dtype(stored).itemsize
     text = f"""#include <nt/quantized.hpp>
 
 using Format = nt::Blocks<{format.bits}, {format.block}, {str(format.has_minima).lower()}>;
 
-extern "C" void nt_keep(const uint8 *object, bfloat16 *x, int32 *cursor, int32 blocks) {{
+extern "C" void nt_keep(const uint8 *object, bfloat16 *x, int32 *cursor, int32 tokens, int32 blocks, int32 objects,
+                        int32 more) {{
     aie::set_rounding(aie::rounding_mode::conv_even);
     const auto *elements = reinterpret_cast<const {element} *>(object);
-    nt::keep_blocks<Format, {nbytes}>(elements, x, x + {MOST_FEATURES}, cursor, blocks);
+    const unsigned count = objects ? tokens * blocks : (more + 1) * {own // format.block};
+    nt::keep_blocks<Format, {nbytes}>(elements, x, x + {MOST_FEATURES}, cursor, count, !objects);
 }}
 
 extern "C" void nt_multiply(const uint8 *object, const bfloat16 *x, float *sums, int32 *cursor, int32 part,
@@ -176,9 +188,14 @@ extern "C" void nt_multiply(const uint8 *object, const bfloat16 *x, float *sums,
                                         tokens, blocks, objects);
 }}
 
-extern "C" void nt_leave(const float *sums, {element} *result, int32 *cursor, int32 tokens) {{
+extern "C" void nt_leave(float *sums, const bfloat16 *x, {element} *result, int32 *cursor, int32 tokens,
+                         int32 blocks, int32 objects, int32 more, int32 channel, int32 part) {{
     aie::set_rounding(aie::rounding_mode::conv_even);
-    nt::store(result, aie::load_v<nt::lanes>(sums + nt::advance(cursor, nt::lanes, tokens * nt::lanes)));
+    const unsigned place = nt::advance(cursor, nt::lanes, tokens * nt::lanes), pitch = (more + 1) * {own // 2};
+    if (objects)
+        nt::store(result, aie::load_v<nt::lanes>(sums + place));
+    else
+        nt::next_of_row<{CHANNELS * columns}>(x, pitch, blocks, channel, part, place, sums, result);
 }}
 """
     return Source("quantized", text)
@@ -188,25 +205,25 @@ extern "C" void nt_leave(const float *sums, {element} *result, int32 *cursor, in
 def configuration(arch: Arch, columns: int, format: BlockFormat, stored: str) -> Configuration:
     """Return the configuration that serves products of all extents.
 
-    The words of a core are: further objects with x, units of its channel, objects per unit, rows of x, blocks in a row
-    of weights, and blocks in all rows of x.
+    The words of a core are: further objects with x, units of its channel, objects per unit, rows of x, and blocks in a
+    row of weights. Those of a row op are: further objects with its rows, 1, 0, units of its channel, and settings.
     """
     builder = Builder(f"quantized_{format}_{stored}", arch, columns, arguments=3)
     object_ = ObjectType("uint8", (object_bytes(format),))
     kept = ObjectType("bfloat16", (MOST_FEATURES + 2 * MOST_FEATURES // format.block * format.has_minima,))
     sums, result = ObjectType("float32", (MOST_TOKENS * LANES,)), ObjectType(stored, (LANES,))
-    cursor, code = ObjectType("int32", (1,)), _source(format, stored)
-    keep = builder.function("nt_keep", [object_, kept, cursor, "int32"], code, program_bytes=1024)
+    cursor, code = ObjectType("int32", (1,)), _source(format, stored, columns)
+    keep = builder.function("nt_keep", [object_, kept, cursor, *["int32"] * 4], code, program_bytes=1024)
     multiply = builder.function(
         "nt_multiply", [object_, kept, sums, cursor, *["int32"] * 4], code, program_bytes=PROGRAM_BYTES
     )
-    leave = builder.function("nt_leave", [sums, result, cursor, "int32"], code, 4, 512)
+    leave = builder.function("nt_leave", [sums, kept, result, cursor, *["int32"] * 6], code, 4, ROW_BYTES)
 
-    def body(objects: Any, results: Any, x: Any, sums: Any, counts: Any, token: Any, words: Any, part: int) -> None:
-        more, units, steps, tokens, blocks, kept = (words[number] for number in range(WORDS))
+    def body(objects: Any, results: Any, x: Any, sums: Any, counts: Any, token: Any, words: Any, *place: int) -> None:
+        more, units, steps, tokens, blocks = (words[number] for number in range(WORDS))
 
         def keep_object() -> None:
-            keep(objects.acquire(1), x, counts, kept)
+            keep(objects.acquire(1), x, counts, tokens, blocks, steps, more)
             objects.release(1)
 
         keep_object()
@@ -214,10 +231,10 @@ def configuration(arch: Arch, columns: int, format: BlockFormat, stored: str) ->
             keep_object()
         for _ in range_(units):
             for _ in range_(steps):
-                multiply(objects.acquire(1), x, sums, counts, part, tokens, blocks, steps)
+                multiply(objects.acquire(1), x, sums, counts, place[1], tokens, blocks, steps)
                 objects.release(1)
             for _ in range_(tokens):
-                leave(sums, results.acquire(1), token, tokens)
+                leave(sums, x, results.acquire(1), token, tokens, blocks, steps, more, *place)
                 results.release(1)
 
     for column in range(columns):
@@ -234,8 +251,17 @@ def configuration(arch: Arch, columns: int, format: BlockFormat, stored: str) ->
                     builder.core_buffer(f"token_{suffix}", tile, cursor, bytes(cursor.nbytes)),
                     builder.parameter(f"extents_{suffix}", tile, WORDS),
                 ]
-                builder.worker(tile, body, [stream, own, *arguments, part])
+                builder.worker(tile, body, [stream, own, *arguments, CHANNELS * column + channel, part])
     return builder.configuration
+
+
+def channel_ends(shared: Configuration) -> list[tuple[ObjectFifo, ObjectFifo]]:
+    """Return the fifos of each channel: its stream of objects, and its results."""
+    return [
+        (shared.fifo(f"objects{channel}_{column}"), shared.fifo(f"result{channel}_{column}"))
+        for column in range(shared.columns)
+        for channel in range(CHANNELS)
+    ]
 
 
 def design(problem: QuantizedProblem) -> Design:
@@ -249,15 +275,10 @@ def design(problem: QuantizedProblem) -> Design:
     more, share = problem.x_objects - 1, problem.share
     for number, parameter in enumerate(shared.parameters):
         part = parts[number // CORES]
-        sequence.write(parameter, [more, part.units, part.objects, share, blocks, share * blocks])
+        sequence.write(parameter, [more, part.units, part.objects, share, blocks])
     result_patterns = problem.results_of(parts)
     assert result_patterns is not None
-    ends = [
-        [shared.fifo(f"{name}{channel}_{column}") for name in ("objects", "result")]
-        for column in range(problem.columns)
-        for channel in range(CHANNELS)
-    ]
-    streams = list(zip(ends, problem.weights_of(parts), result_patterns, strict=True))
+    streams = list(zip(channel_ends(shared), problem.weights_of(parts), result_patterns, strict=True))
 
     def turn(start: int) -> Iterator[Step]:
         rows = problem.x.moved(start * problem.words(problem.features))

@@ -196,6 +196,12 @@ _LOOPS: Final = {
         "at<bfloat16>(1), at<bfloat16>(4), at<int32>(3), n);"
         for name, format in _FORMATS.items()
     },
+    **{
+        f"quantized_row {name}": f"for (int i = 0; i < n; ++i) nt::compute_row<nt::{name.upper()}>(at<bfloat16>(0) + "
+        "32 * i, at<bfloat16>(1) + 32 * i, at<float>(2), at<bfloat16>(3) + 32 * i);"
+        for name in ("add", "swiglu", "rms_norm")
+    },
+    "quantized_row squares": "nt::store_inverse_rms(at<bfloat16>(0), 64 * n, 1e-6f, at<float>(1));",
     "conv_fill": "at<int32>(4)[nt::EXTENTS] = 8 << 16 | 8; n == 1 ? "
     "nt::fill_strip<Conv<1>>(at<bfloat16>(0), at<bfloat16>(1), at<bfloat16>(2), at<int32>(3), at<int32>(4)) : "
     "nt::fill_strip<Conv<2>>(at<bfloat16>(0), at<bfloat16>(1), at<bfloat16>(2), at<int32>(3), at<int32>(4));",

@@ -9,6 +9,7 @@
 
 #include "gemm.hpp"
 #include "memory.hpp"
+#include "vector_math.hpp"
 
 namespace nt {
 
@@ -26,10 +27,10 @@ struct Blocks {
 
 // Takes blocks of x out of an object, as many as it holds or as are left of `blocks`. Codes of 4 bits are multiplied
 // from bytes, where the second 16 of a block are larger by 16: their x becomes smaller by that. minima: gets the sum of
-// each block as two numbers.
+// each block as two numbers. raw: the blocks are the rows of a row op, and do not change.
 template <typename Format, unsigned bytes, typename X>
 inline void keep_blocks(const X *__restrict object, bfloat16 *__restrict x, bfloat16 *__restrict minima,
-                        int32 *__restrict cursor, unsigned blocks) {
+                        int32 *__restrict cursor, unsigned blocks, bool raw = false) {
     constexpr unsigned block = Format::block, most = bytes / (block * sizeof(X)), middle = 16;
     const unsigned first = *cursor, count = blocks - first < most ? blocks - first : most;
     *cursor = first + count == blocks ? 0 : first + count;
@@ -47,7 +48,8 @@ inline void keep_blocks(const X *__restrict object, bfloat16 *__restrict x, bflo
                 minima[2 * (first + i) + 1] = parts[1].get(0);
             }
             if constexpr (Format::bits == 4) {
-                aie::store_v(x + middle, aie::mul(highs, bfloat16(0.0625f)).template to_vector<bfloat16>());
+                const bfloat16 factor = raw ? 1.0f : 0.0625f;
+                aie::store_v(x + middle, aie::mul(highs, factor).template to_vector<bfloat16>());
             } else {
                 aie::store_v(x + middle, highs);
             }
@@ -108,6 +110,67 @@ inline void multiply_blocks(const uint8 *__restrict object, const bfloat16 *__re
             weights += Format::bytes;
         }
         aie::store_v(sums, value(total));
+    }
+}
+
+// Ops on two rows of numbers between products, which take turns with them.
+enum RowOp { ADD, SWIGLU, RMS_NORM };
+
+// Stores 1 / sqrt(mean of squares + epsilon) of `length` numbers, a multiple of `lanes`, in 16 lanes.
+inline void store_inverse_rms(const bfloat16 *__restrict x, unsigned length, float epsilon, float *__restrict inverse) {
+    Sum<lanes> sums[2] = {aie::zeros<accfloat, lanes>(), aie::zeros<accfloat, lanes>()};
+    const auto add = [&](Sum<lanes> &sum, const bfloat16 *from) {
+        const auto v = aie::load_v<lanes>(from);
+        sum = aie::mac(sum, v, v);
+    };
+    unsigned i = 0;
+    for (; i + lanes < length; i += 2 * lanes) {
+        add(sums[0], x + i);
+        add(sums[1], x + i + lanes);
+    }
+    if (i < length) add(sums[0], x + i);
+    const float total = aie::reduce_add(value(aie::add(sums[0], sums[1])));
+    const auto share = nt::reciprocal(nt::cast<float>(nt::broadcast<int32, 16>(static_cast<int32>(length))));
+    const auto mean = nt::mul<full>(constant<16>(total), share);
+    aie::store_v(inverse, nt::rsqrt<half>(nt::add(mean, constant<16>(epsilon))));
+}
+
+// `lanes` results of a row op. inverse: what `store_inverse_rms` has stored.
+template <RowOp op, typename Stored>
+inline void compute_row(const bfloat16 *__restrict a, const bfloat16 *__restrict b, const float *__restrict inverse,
+                        Stored *__restrict result) {
+    for (unsigned i = 0; i < lanes; i += 16) {
+        const auto x = aie::load_v<16>(a + i), y = aie::load_v<16>(b + i);
+        if constexpr (op == ADD) {
+            nt::store(result + i, nt::add(nt::widened(x), nt::brief(y)));
+        } else if constexpr (op == SWIGLU) {
+            const auto exponential = nt::exp(nt::brief(nt::neg(nt::brief(x))));
+            const auto silu = nt::div_by_one_or_more(nt::brief(x), nt::add(constant<16>(1.0f), exponential));
+            nt::store(result + i, nt::mul<half>(silu, nt::brief(y)));
+        } else {
+            const auto factor = nt::split_alike(aie::load_v<16>(inverse));
+            nt::store(result + i, nt::mul<half>(nt::mul(nt::brief(x), factor), nt::brief(y)));
+        }
+    }
+}
+
+// The next `lanes` results of a core. x has both rows, `pitch` elements apart, of a norm from their beginning, and else
+// from the first unit of the channel. settings: the op in bits 0 and 1, the length of the row in vectors in the next 10,
+// and epsilon without its last 12 bits. `place` counts the lanes of earlier units.
+template <unsigned channels, typename Stored>
+inline void next_of_row(const bfloat16 *__restrict x, unsigned pitch, unsigned settings, unsigned channel, unsigned part,
+                        unsigned place, float *__restrict inverse, Stored *__restrict result) {
+    const unsigned op = settings & 3, vectors = settings >> 2 & 1023;
+    const bfloat16 *a = x + 2 * place + part * lanes;
+    if (op == ADD) {
+        compute_row<ADD>(a, a + pitch, inverse, result);
+    } else if (op == SWIGLU) {
+        compute_row<SWIGLU>(a, a + pitch, inverse, result);
+    } else {
+        const float epsilon = __builtin_bit_cast(float, settings & 0xfffff000);
+        if (place == 0) store_inverse_rms(x, vectors * lanes, epsilon, inverse);
+        a += (vectors + 1) / 2 * channel / channels * 2 * lanes;
+        compute_row<RMS_NORM>(a, a + pitch, inverse, result);
     }
 }
 

@@ -142,6 +142,17 @@ def _fused_attention(rng: np.random.Generator) -> list[Tensor]:
     return [nt.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)]
 
 
+def _gated_network(rng: np.random.Generator) -> list[Tensor]:
+    x, scale = _halves(rng, 576), _halves(rng, 576)
+    gate, up, down = (
+        nt.quantize(nt.from_numpy(rng.standard_normal(shape, np.float32) / 24), "q4_1")
+        for shape in ((768, 576), (768, 576), (576, 768))
+    )
+    y = nt.rms_norm(x, (576,), scale, 1e-5)
+    x = nt.linear(nt.linear(y, gate).silu() * nt.linear(y, up), down) + x
+    return [nt.rms_norm(x, (576,), scale, 1e-5)]
+
+
 def _convolution(rng: np.random.Generator) -> list[Tensor]:
     image, weight, depthwise = _halves(rng, 2, 16, 21, 18), _halves(rng, 40, 16, 3, 3), _halves(rng, 40, 1, 3, 3)
     x = nt.conv2d(image, weight, padding=1).relu()
@@ -188,6 +199,14 @@ _PROGRAMS: Final = {
         _fused_attention,
         "causal attention as one kernel",
         "the kernel computes wrong; please report it with the output of npu-tensor doctor",
+        exact=False,
+    ),
+    "gated network": _Program(
+        _gated_network,
+        "norms, products with quantized weights, a gate and a sum, which take turns in one configuration",
+        "a core computes wrong after another op of the same configuration; please report it with the output of"
+        " npu-tensor doctor",
+        apart=False,
         exact=False,
     ),
     "convolution": _Program(

@@ -1,13 +1,18 @@
-"""Tilings of consecutive kernels: the fastest of each, or slower ones that save a reconfiguration."""
+"""Tilings of consecutive kernels: the fastest of each, or slower ones that save a reconfiguration.
+
+Some configurations also compute tasks of other families, such as the ops between products of a decoder layer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from npu_tensor.config import config
+from npu_tensor.kernels.offer import Offer
 from npu_tensor.runtime.npu.npu_kernel import NpuKernel
+from npu_tensor.task import Task
 
 if TYPE_CHECKING:
     from npu_tensor.runtime.npu.npu_device import NpuDevice
@@ -29,7 +34,8 @@ def share_configurations(kernels: Sequence[NpuKernel], device: NpuDevice, once: 
         device: Their device.
         once: True if the plan is made for a single run, so that loaded and built configurations are cheaper.
     """
-    if not any(kernel.offer.others for kernel in kernels):
+    within = {kernel.cost.context: kernel.offer.claim_within for kernel in kernels if kernel.offer.claim_within}
+    if not within and not any(kernel.offer.others for kernel in kernels):
         return
     if not once and len({kernel.cost.context for kernel in kernels}) == 1:
         return
@@ -39,7 +45,7 @@ def share_configurations(kernels: Sequence[NpuKernel], device: NpuDevice, once: 
     for number, kernel in enumerate(kernels):
         begins = once and not number
         longer: dict[Hashable, tuple[float, Chain]] = {}
-        for option in _options(kernel, change + max(change, switch * begins), device, once):
+        for option in _options(kernel, [*within.values()], change + max(change, switch * begins), device, once):
             context = option.cost.context
             seconds, before = min(
                 ((total + change * (other not in (None, context)), chain) for other, (total, chain) in chains.items()),
@@ -57,26 +63,37 @@ def share_configurations(kernels: Sequence[NpuKernel], device: NpuDevice, once: 
             kernel.replace_tiling(option, _reason(kernel, option, device, once))
 
 
-def _options(kernel: NpuKernel, saved: float, device: NpuDevice, once: bool) -> list[NpuKernel]:
+def _options(
+    kernel: NpuKernel,
+    within: Sequence[Callable[[Task], Offer | None]],
+    saved: float,
+    device: NpuDevice,
+    once: bool,
+) -> list[NpuKernel]:
     """Return the kernel and alternatives that cost at most `saved` seconds more.
 
-    Alternatives have the same operand forms: another form may end a launch. If a single run would wait for a build or
-    nothing can be built, only kernels with a binary count.
+    `within` are claims in the configurations of other kernels. Alternatives have the same operand forms, or use a
+    tensor's own bytes: another form may end a launch. If a single run would wait for a build or nothing can be built,
+    only kernels with a binary count.
     """
-    best, forms = kernel.cost.expense.seconds, _forms(kernel)
+    best = kernel.cost.expense.seconds
     only_ready = not device.can_build or (once and config.jit == "wait")
     most = max(best + saved, SLOWER * best * only_ready)
-    others = takewhile(lambda other: other.cost.expense.seconds <= most, kernel.others)
-    options = [kernel, *(other for other in others if _forms(other) == forms)]
+    others = [*takewhile(lambda other: other.cost.expense.seconds <= most, kernel.others)]
+    offers = [offer for claim in within if (offer := claim(kernel.task)) is not None]
+    guests = [NpuKernel(kernel.owner, kernel.task, offer) for offer in offers]
+    others += [guest for guest in guests if guest.cost.expense.seconds <= most]
+    options = [kernel, *(other for other in others if _fits(other, kernel))]
     if not only_ready:
         return options
     near = (each for each in options if each is kernel or each.cost.expense.seconds <= SLOWER * best)
     return [each for each in near if device.is_ready(each)] or [kernel]
 
 
-def _forms(kernel: NpuKernel) -> list[Hashable]:
-    """Return the forms in which operands are read and results written."""
-    return [move.form for move in (*kernel.cost.reads, *kernel.cost.writes)]
+def _fits(option: NpuKernel, kernel: NpuKernel) -> bool:
+    """Return True if no operand or result of an option needs a copy that those of the kernel do not need."""
+    moves = ((*each.cost.reads, *each.cost.writes) for each in (option, kernel))
+    return all(own.form in (None, other.form) for own, other in zip(*moves, strict=True))
 
 
 def _reason(kernel: NpuKernel, option: NpuKernel, device: NpuDevice, once: bool) -> str:

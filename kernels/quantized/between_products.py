@@ -1,0 +1,180 @@
+"""Ops on rows of numbers between products with quantized weights, computed in the configuration of the products.
+
+A decoder layer alternates between products and norms, residuals and gates of a single row. Each of them takes a few
+microseconds, less than a change of configuration before and after it. The planner weighs both.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from npu_tensor.dataflow.array import Arch
+from npu_tensor.dataflow.checks.limits import WORD
+from npu_tensor.dataflow.columns import Step, pipeline
+from npu_tensor.dataflow.design import AccessPattern, Design, SequenceBuilder
+from npu_tensor.dtypes import bfloat16
+from npu_tensor.kernels.block_order import CORES, LANES, BlockFormat, object_bytes
+from npu_tensor.kernels.codegen.cycles import function
+from npu_tensor.kernels.offer import HostOperand, Offer, Target, padded_shape
+from npu_tensor.kernels.quantized.design import (
+    CHANNELS,
+    IN_FLIGHT,
+    MOST_FEATURES,
+    ChannelPart,
+    channel_ends,
+    configuration,
+    divided,
+)
+from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.expression import Program
+from npu_tensor.ops.layouts import joined
+from npu_tensor.task import Task
+
+UNIT: Final = CORES * LANES
+"""Elements that the cores of a channel compute at once."""
+ITEM: Final = 2
+"""Bytes of an element."""
+OPS: Final = ("add", "swiglu", "rms_norm")
+"""Ops in the order of RowOp in nt/quantized.hpp."""
+LONGEST: Final = 1024 * LANES
+"""Upper bound on the length of a row, which has 10 bits of a word as a number of vectors."""
+
+
+class RowOp(NamedTuple):
+    """An op on two operands of a task: its name, their numbers, and epsilon if it is a norm."""
+
+    name: str
+    operands: tuple[int, int]
+    epsilon: float = 0.0
+
+
+class RowProblem(NamedTuple):
+    """A row op on rows of `length` elements in the configuration of products with weights of a format."""
+
+    arch: Arch
+    columns: int
+    format: BlockFormat
+    name: str
+    length: int
+    epsilon: float
+
+    @property
+    def units(self) -> int:
+        """Units of a row."""
+        return -(-self.length // UNIT)
+
+    @property
+    def parts(self) -> list[ChannelPart]:
+        """Parts of the channels, consecutive units each."""
+        return divided(self.units, CHANNELS * self.columns, 1)
+
+    @property
+    def object_elements(self) -> int:
+        """Elements of a row in an object."""
+        return object_bytes(self.format) // ITEM
+
+    def span(self, part: ChannelPart) -> tuple[int, int]:
+        """Return the first element of each row that a channel reads, and the objects with them. A norm reads all."""
+        first, count = (0, self.length) if self.name == "rms_norm" else (part.first * UNIT, part.units * UNIT)
+        return first, -(-count // self.object_elements)
+
+    @property
+    def read(self) -> int:
+        """Elements of the host buffer of a row. The last objects extend beyond it."""
+        return max(first + objects * self.object_elements for first, objects in map(self.span, self.parts))
+
+    @property
+    def written(self) -> int:
+        """Elements of the host buffer of the result."""
+        return max(self.units, CHANNELS * self.columns) * UNIT
+
+    def words(self, part: ChannelPart) -> list[int]:
+        """Return the words of the cores of a channel; see `configuration`."""
+        _, objects = self.span(part)
+        epsilon = (int(np.float32(self.epsilon).view(np.int32)) + (1 << 11)) & ~0xFFF
+        return [2 * objects - 1, 1, 0, part.units, epsilon | self.length // LANES << 2 | OPS.index(self.name)]
+
+
+def claim(format: BlockFormat, target: Target, task: Task) -> Offer | None:
+    """Return an offer for a task that is a row op on bfloat16, in place."""
+    found = row_op(task)
+    if found is None:
+        return None
+    length = math.prod(task.shape)
+    problem = RowProblem(target.array.arch, target.columns, format, found.name, length, found.epsilon)
+    most = max(objects for _, objects in map(problem.span, problem.parts))
+    if length % LANES or length >= LONGEST or 2 * most * problem.object_elements > MOST_FEATURES:
+        return None
+    row = Layout((length,), (1,))
+    read = padded_shape(row.shape, problem.read)
+    operands = (
+        *(HostOperand(number, False, row, read, "bfloat16", None) for number in found.operands),
+        HostOperand(0, True, row, padded_shape(row.shape, problem.written), "bfloat16"),
+    )
+    reason = f"{found.name} of a row of {length} in the configuration of products with blocks of {format}"
+    return Offer("quantized", reason, partial(design, problem), operands)
+
+
+def row_op(task: Task) -> RowOp | None:
+    """Return the op of a task with two contiguous rows of bfloat16, or None for other tasks."""
+    tensors = (*task.inputs, *task.outputs)
+    if task.kind not in ("map", "row") or (len(task.inputs), len(task.outputs)) != (2, 1):
+        return None
+    row = Layout((math.prod(task.shape),), (1,))
+    if any(each.dtype is not bfloat16 or each.layout is None or joined(each.layout) != row for each in tensors):
+        return None
+    if task.kind == "row" and math.prod(task.shape[: -task.rows]) != 1:
+        return None
+    numbers = [step.value for step in task.program.instructions if step.primitive == "constant" and step.value != 1]
+    found, one = _tree(task.program, task.program.outputs[0]), ("constant", 1.0)
+    for a, b in ((0, 1), (1, 0)):
+        x, y = ("load", a), ("load", b)
+        silu = ("div", x, ("add", one, ("exp", ("neg", x))))
+        if found == ("add", x, y):
+            return RowOp("add", (a, b))
+        if found in (("mul", silu, y), ("mul", y, silu)):
+            return RowOp("swiglu", (a, b))
+        for epsilon in numbers[:1]:
+            mean = ("div", ("row_sum", ("mul", x, x)), ("scalar", -1))
+            inverse = ("div", one, ("sqrt", ("add", mean, ("constant", epsilon))))
+            if found == ("mul", ("mul", x, inverse), y) and epsilon > 0:
+                return RowOp("rms_norm", (a, b), epsilon)
+    return None
+
+
+def _tree(program: Program, number: int) -> Any:
+    """Return an instruction as a nested tuple of its primitive and its operands, or its value."""
+    step = program.instructions[number]
+    if not step.operands:
+        return step.primitive, step.value
+    return step.primitive, *(_tree(program, operand) for operand in step.operands)
+
+
+def design(problem: RowProblem) -> Design:
+    """Build the design. Its host buffers are the two rows and the result, as words."""
+    shared = configuration(problem.arch, problem.columns, problem.format, "bfloat16")
+    sequence, parts = SequenceBuilder(shared), problem.parts
+    rows = [sequence.host_buffer(name, "int32", problem.read * ITEM // WORD) for name in ("a", "b")]
+    result = sequence.host_buffer("result", "int32", problem.written * ITEM // WORD)
+    for number, parameter in enumerate(shared.parameters):
+        sequence.write(parameter, problem.words(parts[number // CORES]))
+    steps = []
+    for part, (objects, results) in zip(parts, channel_ends(shared), strict=True):
+        first, count = problem.span(part)
+        pattern = AccessPattern.linear(count * object_bytes(problem.format) // WORD, first * ITEM // WORD)
+        steps += [Step(objects, row, pattern) for row in rows]
+        unit = UNIT * ITEM // WORD
+        steps.append(Step(results, result, AccessPattern.linear(part.units * unit, part.place * unit)))
+    pipeline(sequence, [steps], IN_FLIGHT)
+    keep, leave = (
+        function(f"quantized_{name}", problem.arch) for name in (f"keep {problem.format}", f"row {problem.name}")
+    )
+    cycles = leave.loop(1)
+    if problem.name == "rms_norm":
+        most = max(part.units for part in parts)
+        cycles += function("quantized_row squares", problem.arch).loop(-(-problem.length // (2 * LANES))) // most
+    return sequence.build({"nt_keep": keep.loop(problem.object_elements // problem.format.block), "nt_leave": cycles})
