@@ -359,7 +359,7 @@ class Accelerator(Device, Protocol):
     def share_configurations(self, kernels: Sequence[Kernel], once: bool) -> None:
         """Give consecutive kernels a common configuration where that lowers their total cost.
 
-        Called before `prepare`.
+        Called before their costs are compared with those of other devices, and before `prepare`.
 
         Args:
             kernels: Kernels of this device, in order of execution.

@@ -4,8 +4,8 @@ Both cores receive all objects of their channel: first those with the rows of x,
 each core uses its part of every object. The number of objects is given by words, so that one configuration serves all
 extents.
 
-Cores also have the code of row ops (between_products.py). Then both rows of a channel are kept, no weights follow, and results
-are computed as they leave.
+Cores also have the code of row ops (between_products.py). Then both rows of a channel are kept, no weights follow, and
+results are computed as they leave.
 """
 
 from __future__ import annotations

@@ -165,6 +165,7 @@ class _Comparison:
         self._may_skip_devices = context.fallback == "allow"
         self._persistent = context.persistent or frozenset()
         self._constants = context.constants
+        self._once = context.persistent is None
         self._overheads = tuple([overhead(device, measure) for device in context.accelerators])
         self._resident = {
             value.item: (number, measure.weigh(device.fetch_cost(value.nbytes)))
@@ -203,6 +204,10 @@ class _Comparison:
         tasks = cut.partition.tasks
         host = [host_kernel(task) for task in tasks]
         cut = cut._replace(answers=[[_launchable(answer) for answer in answers] for answers in cut.answers])
+        for number, device in enumerate(self._accelerators):
+            offers = [answers[number] for answers in cut.answers]
+            kernels = [offer for offer in offers if not isinstance(offer, (Refusal, Declined))]
+            device.share_configurations(kernels, once=self._once)
         jobs = [job(*each, self._measure, self._persistent) for each in zip(tasks, cut.answers, host, strict=True)]
         return _Candidate(cut, host, jobs, place(jobs, self._overheads, cut.partition.kept, self._resident))
 

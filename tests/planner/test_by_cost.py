@@ -1,6 +1,7 @@
 """Placement by predicted cost, with devices whose costs and refusals a test chooses. They compute on the processor."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -180,6 +181,19 @@ def test_a_chain_stays_where_its_data_is(accelerator: Make) -> None:
     assert {device for _, device in ran(nt.softmax(a @ b, dim=-1) @ b)} == {"npu:0"}
     accelerator({**costs, "softmax": expense(200 * MS)}, move=0.01 * MS, contexts=one)
     assert [device for _, device in ran(nt.softmax(a @ b, dim=-1) @ b)] == ["npu:0", "cpu", "npu:0"]
+
+
+def test_configurations_that_kernels_can_share_are_compared(accelerator: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a common one, the changes around the softmax take longer than the CPU."""
+    a, b = ones(*BIG), ones(*BIG)
+    costs = dict.fromkeys(("contract", "softmax"), expense(0.2 * MS))
+    for middle in ("cpu", "npu:0"):
+        device = accelerator(costs, move=0.01 * MS)
+        device.switch_cost = expense(1.0)
+        if middle == "npu:0":
+            share = partial(device.contexts.update, dict.fromkeys(costs, "one"))
+            monkeypatch.setattr(device, "share_configurations", lambda *_, share=share, **__: share())
+        assert [where for _, where in ran(nt.softmax(a @ b, dim=-1) @ b)] == ["npu:0", middle, "npu:0"]
 
 
 def test_kernels_of_one_context_run_together(accelerator: Make) -> None:

@@ -135,7 +135,7 @@ class NpuKernel:
         best = self.offer
         self.offer = other.offer._replace(others=(lambda: best, *best.others))
         self.name = other.name
-        self.reason = f"{other.reason}; {reason}"
+        self.reason = f"{other.reason}; {reason}" if reason else other.reason
         self._design = other.design
         self._request = self._cost = None
 

@@ -97,7 +97,9 @@ def _fits(option: NpuKernel, kernel: NpuKernel) -> bool:
 
 
 def _reason(kernel: NpuKernel, option: NpuKernel, device: NpuDevice, once: bool) -> str:
-    """Explain why a kernel does not get its best tiling."""
+    """Explain why a kernel does not get its best tiling; empty if an earlier choice is undone."""
+    if option.cost.expense.seconds < kernel.cost.expense.seconds:
+        return ""
     if device.is_ready(option) and not device.is_ready(kernel):
         return "better tiles would have to be built first"
     if once and device.is_loaded(option) and not device.is_loaded(kernel):
