@@ -143,8 +143,8 @@ FAMILIES: Final[Mapping[str, Family]] = {
     # One core or all with small tiles, all with large ones.
     "elementwise": Family(_elementwise, 3),
     "elementwise, with a row": Family(_with_row, 3),
-    # The best tiles of six products.
-    "gemm": Family(_product, 6),
+    # The best tiles of eleven products.
+    "gemm": Family(_product, 11),
     # One row or many in an object, for each of 11 classes of lengths, with whole and with part vectors.
     "rowwise": Family(_rows, 2 * 2 * 11),
     # Long or short chunks, whole or part ones; 1, 2, 4 or 8 columns share a row, or have rows of their own.

@@ -1,4 +1,4 @@
-"""Predicted tokens per second of language models on NPUs: python -m benchmarks.decode.
+"""Predicted tokens per second of language models on NPUs, and the time of a prompt: python -m benchmarks.decode.
 
 Nothing runs. A step is composed of this package's kernels with the predicted times of their designs, and of launches
 and configuration changes with the costs of the device. Kernels of a token share configurations as in a plan. No
@@ -10,6 +10,9 @@ weights would need a common buffer. With products only, the NPU keeps one config
 per layer, and the processor computes the other ops. The embedding and the cache update are not counted. Nor is the
 extra cost of a first configuration in another hardware context than the previous launch, as with full ELFs. mlir-air
 launches ELFs of several layers in that way.
+
+A prompt takes one launch per layer. On npu2 its products multiply block floats, and the weights are packed before. The
+output matrix, which multiplies one row, is not counted.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import click
 import numpy as np
 
 import npu_tensor as nt
+from npu_tensor import ops
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels.offer import Target
 from npu_tensor.planner.fuse import cut
@@ -72,6 +76,9 @@ PUBLISHED: Final[Mapping[tuple[str, str, str], float]] = {
 """Tokens per second of mlir-air on a Strix, with a cache of 2,048 tokens. Source: programming_examples,
 llama32_1b/docs/profile.md (10.8 in an earlier version) and fused_decode/README.md. In the latter, all layers are one
 design without configuration changes, and 4-bit weights have scales and minima."""
+
+PUBLISHED_PROMPTS: Final = {("Llama 3.2 1B, bfloat16", "npu2"): 1.21}
+"""Seconds of mlir-air on a Strix for 2,048 tokens: table of models in programming_examples; 0.93 with 4-bit weights."""
 
 
 class _Kernel(NamedTuple):
@@ -176,12 +183,19 @@ def _tasks(device: SimulatedDevice, *results: nt.Tensor) -> Sequence[Task]:
 
 def _kernels(device: SimulatedDevice, launches: Sequence[Sequence[Task]]) -> list[list[_Kernel]]:
     """Return the kernels of launches, which share configurations as in a plan."""
-    kernels = [[device.claim(task) for task in launch] for launch in launches]
+    kernels = [[device.claim(_with_constants(task)) for task in launch] for launch in launches]
     together = [kernel for kernel in chain.from_iterable(kernels) if isinstance(kernel, NpuKernel)]
     assert len(together) == sum(map(len, launches)), kernels
     device.share_configurations(together, once=False)
     costs = iter([_Kernel(kernel.cost.context, kernel.cost.expense.seconds) for kernel in together])
     return [[next(costs) for _ in launch] for launch in launches]
+
+
+def _with_constants(task: Task) -> Task:
+    if task.kind != "matmul":
+        return task
+    x, weights, *others = task.inputs
+    return task._replace(inputs=(x, weights._replace(persistent=True), *others))
 
 
 def _changes(launches: Sequence[Sequence[_Kernel]]) -> int:
@@ -239,6 +253,50 @@ def decode(name: str, shape: DecoderShape, generation: str, context: int) -> Ite
     yield row("products only", [*layer * layers, logits], between)
 
 
+def _prompt_layer(s: DecoderShape, tokens: int) -> Iterator[nt.Tensor]:
+    """Yield the results of a layer for all tokens of a prompt, each from operands in memory."""
+
+    def linear(rows: int, features: int) -> nt.Tensor:
+        result: nt.Tensor = nt.linear(_zeros(tokens, features), _zeros(rows, features))
+        return result
+
+    def per_head(heads: int) -> nt.Tensor:
+        return _zeros(1, heads, tokens, s.features)
+
+    position = nt.arange(tokens, dtype=nt.int32).realize()
+    x, wide = _zeros(tokens, s.width), _zeros(tokens, s.hidden)
+    mixed, cached = s.heads * s.features, s.cached_heads * s.features
+    yield nt.rms_norm(x, (s.width,), _zeros(s.width))
+    yield from (linear(rows, s.width) for rows in (mixed, cached, cached))
+    yield from (nt.rope(_zeros(1, tokens, heads, s.features), position) for heads in (s.heads, s.cached_heads))
+    keys = per_head(s.cached_heads)
+    yield ops.attention(per_head(s.heads), keys, keys, scale=s.features**-0.5, is_causal=True)
+    yield linear(s.width, mixed)
+    yield x + x
+    yield nt.rms_norm(x, (s.width,), _zeros(s.width))
+    yield from (linear(s.hidden, s.width) for _ in range(2))
+    yield wide.silu() * wide
+    yield linear(s.width, s.hidden)
+    yield x + x
+
+
+def prompt(name: str, shape: DecoderShape, generation: str, tokens: int) -> dict[str, Any]:
+    """Return the cost of a prompt: seconds of kernels, changes and launches."""
+    array = SIMULATED[generation]
+    target = Target(array, array.columns, bfloat16="bfp16")
+    device = SimulatedDevice(f"sim:{generation}", target, allocator(), host_step)
+    layer = [kernel for result in _prompt_layer(shape, tokens) for kernel in _kernels(device, result)]
+    change = device.reconfiguration_cost
+    assert change is not None
+    seconds = {
+        "kernels": shape.layers * sum(kernel.seconds for kernel in layer),
+        "changes": _changes([layer] * shape.layers) * change.seconds,
+        "launches": shape.layers * device.launch_cost.seconds,
+    }
+    published = PUBLISHED_PROMPTS.get((name, generation))
+    return {"model": name, "array": generation, **seconds, "seconds": sum(seconds.values()), "published": published}
+
+
 @benchmark("The same, which takes no time.", timed=False)
 @click.option("--context", default=2048, show_default=True, help="Tokens in the cache; as published.")
 def main(quick: bool, context: int) -> Outcome:
@@ -253,7 +311,15 @@ def main(quick: bool, context: int) -> Outcome:
     more = ("changes, ms = changes_ms:.1f", "launches, ms = launches_ms:.1f", "processor, ms = processor_ms:.1f")
     rates = ("weights in kernels, GB/s = gigabytes:.1f", "tokens/s = rate:.1f", "published = beside")
     title = f"predicted, {context} tokens in the cache"
-    return Outcome({"rows": rows}, [table(title, rows, *columns, *more, *rates)])
+    tables = [table(title, rows, *columns, *more, *rates)]
+    # Weights in blocks of other formats have a kernel for few rows only.
+    prompts = [prompt(*model, context) for model in models if model[1].weights is nt.bfloat16]
+    for row in prompts:
+        row |= {f"{name}_ms": row[name] * 1e3 for name in ("kernels", "changes", "launches")}
+    parts = ("model", "array", *(f"{name}, ms = {name}_ms:.1f" for name in ("kernels", "changes", "launches")))
+    title = f"predicted, a prompt of {context} tokens"
+    tables.append(table(title, prompts, *parts, "seconds:.2f", "published:.2f"))
+    return Outcome({"rows": rows, "prompts": prompts}, tables)
 
 
 if __name__ == "__main__":

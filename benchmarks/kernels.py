@@ -21,6 +21,7 @@ from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import families
+from npu_tensor.kernels.gemm.tiling import PACKED_MACS
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
 from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
@@ -35,12 +36,16 @@ SHIM_CHANNELS: Final = 2
 
 
 class Workload(NamedTuple):
-    """Computation on operands of one dtype and given shapes."""
+    """Computation on operands of one dtype and given shapes.
+
+    With `blocks`, the second operand is constant, and bfloat16 products on aie2p may share exponents.
+    """
 
     name: str
     dtype: str
     shapes: tuple[Shape, ...]
     compute: Callable[..., nt.Tensor]
+    blocks: bool = False
 
     @property
     def size(self) -> str:
@@ -48,8 +53,10 @@ class Workload(NamedTuple):
         return ", ".join("x".join(map(str, shape)) for shape in self.shapes)
 
 
-def _matrices(name: str, dtype: str, compute: Callable[..., nt.Tensor], *sizes: int) -> list[Workload]:
-    return [Workload(name, dtype, ((n, n), (n, n)), compute) for n in sizes]
+def _matrices(
+    name: str, dtype: str, compute: Callable[..., nt.Tensor], *sizes: int, blocks: bool = False
+) -> list[Workload]:
+    return [Workload(name, dtype, ((n, n), (n, n)), compute, blocks) for n in sizes]
 
 
 def _flat(operands: int, compute: Callable[..., nt.Tensor], name: str, dtype: str = "bfloat16") -> list[Workload]:
@@ -59,6 +66,12 @@ def _flat(operands: int, compute: Callable[..., nt.Tensor], name: str, dtype: st
 def _attention(q: nt.Tensor, k: nt.Tensor, v: nt.Tensor, is_causal: bool = False) -> nt.Tensor:
     """Record the op that NPUs have a kernel for."""
     return ops.attention(q, k, v, scale=q.shape[-1] ** -0.5, is_causal=is_causal)
+
+
+def _rescaled(weight: nt.Tensor, x: nt.Tensor) -> nt.Tensor:
+    """Multiply the int32 sums by a number and round them to int8."""
+    sums = nt.mul_mat(weight, x).to(nt.float32)
+    return (sums * 1e-4).round().clip(-128, 127).to(nt.int8)
 
 
 def _depthwise(x: nt.Tensor, weight: nt.Tensor, kernel: int) -> nt.Tensor:
@@ -77,9 +90,12 @@ KEY_HEADS: Final = (1, 8, 2048, 64)
 
 WORKLOADS: Final = (
     *_matrices("linear", "bfloat16", nt.linear, *GEMM_SIZES),
+    *_matrices("linear, block floats", "bfloat16", nt.linear, *GEMM_SIZES, blocks=True),
     *_matrices("matmul", "bfloat16", nt.matmul, *GEMM_SIZES),
+    *_matrices("linear", "int8", nt.linear, *GEMM_SIZES),
     *_matrices("mul_mat", "bfloat16", nt.mul_mat, *GEMM_SIZES),
     *_matrices("mul_mat", "int8", nt.mul_mat, *GEMM_SIZES),
+    Workload("mul_mat, rescaled", "int8", ((2048, 2048),) * 2, _rescaled),
     *_matrices("mul_mat", "int16", nt.mul_mat, *GEMM_SIZES),
     Workload(
         "linear+bias+gelu", "bfloat16", ((4096, 1024), (4096, 1024), (4096,)), lambda x, w, b: nt.linear(x, w, b).gelu()
@@ -138,7 +154,10 @@ The first two carry statistics and results in bfloat16. The last one includes a 
 
 
 TARGETS: Final[dict[tuple[str, str], Asked]] = {
-    ("aie2", "linear bfloat16 4096x4096, 4096x4096"): Asked(tera=2.3),
+    ("aie2", "linear bfloat16 2048x2048, 2048x2048"): Asked(tera=2.5),
+    ("aie2", "linear bfloat16 4096x4096, 4096x4096"): Asked(tera=2.5),
+    ("aie2p", "linear, block floats bfloat16 4096x4096, 4096x4096"): Asked(tera=15),
+    ("aie2p", "linear int8 2048x2048, 2048x2048"): Asked(tera=20),
     ("aie2p", "linear bfloat16 4096x4096, 4096x4096"): Asked(tera=2),
     ("aie2p", "attention, causal bfloat16 1x32x2048x64, 1x8x2048x64, 1x8x2048x64"): Asked(microseconds=12_000),
     ("aie2p", "attention, one token bfloat16 1x32x1x64, 1x8x2048x64, 1x8x2048x64"): Asked(microseconds=400),
@@ -156,13 +175,15 @@ def tasks_of(workload: Workload) -> list[Task]:
     dtype = as_dtype(workload.dtype)
     operands = [nt.zeros(*shape, dtype=dtype).realize() for shape in workload.shapes]
     tasks = cut(structure_of([workload.compute(*operands)._node]), SimulatedDevice.fusion).tasks
+    if workload.blocks:
+        tasks = [task._replace(inputs=(task.inputs[0], task.inputs[1]._replace(persistent=True))) for task in tasks]
     return [task for task in tasks if task.ops != ("copy",)] or tasks
 
 
 def measured(arch: str, columns: int, workloads: tuple[Workload, ...] = WORKLOADS) -> Iterator[dict[str, Any]]:
     """Yield one row per task of each workload. `refused` is the reason for a missing kernel."""
-    target = Target(ARRAYS[arch], columns)
     for workload in workloads:
+        target = Target(ARRAYS[arch], columns, bfloat16="bfp16" if workload.blocks else "exact")
         for task in tasks_of(workload):
             row: dict[str, Any] = {"kernel": workload.name, "dtype": workload.dtype, "shape": workload.size}
             row["task"] = task.name
@@ -201,7 +222,8 @@ def _roofline(task: Task, offer: Offer, target: Target) -> float:
     sent = sum(_nbytes(operand) for operand in offer.operands if not operand.output)
     received = sum(_nbytes(operand) for operand in offer.operands if operand.output)
     channels = SHIM_CHANNELS * target.columns * STREAM_BYTES_PER_CYCLE * array.clock_hz
-    macs = array.macs_per_cycle.get(offer.operands[0].dtype, 1) * array.core_rows * target.columns * array.clock_hz
+    per_cycle = PACKED_MACS if offer.coarse else array.macs_per_cycle.get(offer.operands[0].dtype, 1)
+    macs = per_cycle * array.core_rows * target.columns * array.clock_hz
     return max((sent + received) / array.ddr_bytes_per_second, max(sent, received) / channels, task.macs / macs)
 
 

@@ -6,7 +6,8 @@ steps by benchmarks.decode, and kernels with the tiles of the source if it gives
 kernel families. The launch time of a source was measured with small kernels and contains the starts of their transfers,
 which are therefore not added. A source may describe differences of its kernel: `cores` that compute and `channels` that
 read in a column, `banks` for buffers in separate banks, no `changes` of configuration in a decode step, and `cycles`,
-the ratio of its code's cycles to ours (one number for all its rows).
+the ratio of its code's cycles to ours (one number for all its rows). Products of other sources load both operands from
+one bank.
 
 Kernel functions in hardware traces come first (benchmarks.traced): they test how cycles are predicted from
 instructions. Ours are counted from our code for the same op and number of elements.
@@ -199,7 +200,24 @@ def _decode_step(weights: str, extents: tuple[int, ...], array: str, way: str) -
 def busy(row: Measurement, like_ours: bool = False) -> Busy:
     """Predict the busy times of the array."""
     result = _of_designs(row) if row.tile is None else _of_tile(row, row.tile)
-    return result if like_ours else result._replace(compute=result.compute * row.source.get("cycles", 1))
+    if like_ours:
+        return result
+    return result._replace(compute=result.compute * row.source.get("cycles", 1) * _conflicts(row))
+
+
+def _conflicts(row: Measurement) -> float:
+    """Return the ratio of a product's cycles to ours if every pair of its loads is in one bank of memory."""
+    if row.tile is not None or row.source.get("banks") or row.kind not in ("matmul", "linear"):
+        return 1.0
+    (design,) = _designs(row.kind, row.operand, row.result, row.extents, row.source["array"], row.columns)
+    ours = next((each for each in design.functions if each.symbol == "nt_gemm_multiply"), None)
+    if ours is None:  # few rows
+        return 1.0
+    m, k, n = row.extents
+    problem = GemmProblem(row.array.arch, row.columns, row.operand, row.result, m, n, k)
+    a, b = (each.elements for each in ours.arguments[:2] if isinstance(each, ObjectType))
+    k = a // (problem.blocks.rows * problem.blocks.r)
+    return float(multiply_cycles(problem, b // k, k) / ours.cycles)
 
 
 def _of_designs(row: Measurement) -> Busy:

@@ -136,7 +136,7 @@ def tiled(
         b, in_b = _read(1, task.inputs[1], b_stored, b_padded, b_depth, problem, tiling.memtile_k)
     word = SUMS[problem.operand]
     vectors = [
-        HostOperand(number, False, vector_layout(task.inputs[number], dim), (elements,), word)
+        HostOperand(number, False, vector_layout(task.inputs[number], dim), (elements,), reads.word(number, word))
         for numbers, dim, elements in (
             (reads.rows, -1, tiling.row_elements(problem)),
             (reads.columns, -2, tiling.column_elements(problem)),
@@ -151,7 +151,7 @@ def tiled(
         _reason(task, problem, tiling, pads),
         partial(design, problem, tiling, code, in_a, in_b, operands.batch),
         (a, b, *vectors, c),
-        tuple((number, word) for number in reads.scalars),
+        tuple((number, reads.word(number, word)) for number in reads.scalars),
         problem.operand == "bfp16",
     )
 

@@ -57,11 +57,17 @@ class Reads(NamedTuple):
         rows: Inputs with one number per column of the result, such as a bias.
         columns: Inputs with one number per row.
         scalars: Inputs with a single number.
+        floats: Inputs of these that are float32 although the sums are integers, such as scales.
     """
 
     rows: tuple[int, ...]
     columns: tuple[int, ...]
     scalars: tuple[int, ...]
+    floats: frozenset[int] = frozenset()
+
+    def word(self, number: int, sums: Word) -> Word:
+        """Return the dtype of an input's words, for sums of a dtype."""
+        return "float32" if number in self.floats else sums
 
 
 def epilogue(task: Task, arch: Arch, word: Word) -> tuple[Epilogue, Reads] | Refusal:
@@ -75,7 +81,7 @@ def epilogue(task: Task, arch: Arch, word: Word) -> tuple[Epilogue, Reads] | Ref
     reason = emitter.refusal(program, expressions)
     if reason is not None:
         return Refusal(reason)
-    precision: Precision = "full" if task.outputs[0].dtype.name in ("float32", "float16") else "half"
+    precision: Precision = "half" if task.outputs[0].dtype.name == "bfloat16" else "full"
     exactness = dict.fromkeys(range(len(program.instructions)), precision)
     program_bytes = cycles.program_bytes(program, exactness)
     if program_bytes > PROGRAM_BYTES - ROW_BYTES * len(reads.rows) - COLUMN_BYTES * len(reads.columns):
@@ -101,14 +107,18 @@ def _operands(task: Task, word: Word) -> tuple[dict[int, str], Reads] | Refusal:
     rows: list[int] = []
     columns: list[int] = []
     scalars: list[int] = []
+    floats: set[int] = set()
     expressions: dict[int, str] = {}
     for number, instruction in enumerate(task.program.instructions):
         if instruction.primitive not in ("load", "scalar"):
             continue
-        if (instruction.dtype == "float32") != (word == "float32") or instruction.dtype not in emitter.REGISTERS:
+        is_float = instruction.dtype == "float32"
+        if (word == "float32" and not is_float) or instruction.dtype not in emitter.REGISTERS:
             return Refusal(f"{word} sums and an operand that is computed with in {instruction.dtype}")
         # Slot 0 is the sum of products, slot i the i-th input after A and B.
         slot = instruction.value + 1
+        if is_float and word != "float32":
+            floats.add(slot)
         if instruction.value == 0:
             expressions[number] = _load("sums + j", word, instruction.dtype)
         elif instruction.primitive == "scalar":
@@ -124,7 +134,7 @@ def _operands(task: Task, word: Word) -> tuple[dict[int, str], Reads] | Refusal:
             return Refusal("an epilogue with a whole matrix, or with different operands along the batch")
     if len(rows) + len(columns) > MOST_OPERANDS:
         return Refusal(f"an epilogue with {len(rows) + len(columns)} operands")
-    return expressions, Reads(tuple(rows), tuple(columns), tuple(scalars))
+    return expressions, Reads(tuple(rows), tuple(columns), tuple(scalars), frozenset(floats))
 
 
 def _place(slots: list[int], slot: int) -> int:
@@ -136,6 +146,8 @@ def _place(slots: list[int], slot: int) -> int:
 
 def _load(address: str, word: Word, dtype: str) -> str:
     """Return C++ that loads 16 words as a register of a dtype."""
+    if dtype == "float32" and word != dtype:
+        word, address = "float32", f"reinterpret_cast<const float *>({address})"
     words = f"nt::load<{emitter.REGISTERS[word]}, {LANES}>({address})"
     return words if dtype == word else f"nt::cast<{emitter.REGISTERS[dtype]}>({words})"
 

@@ -19,16 +19,16 @@ def asked(arch: str) -> tuple[kernels.Workload, ...]:
 
 @pytest.mark.parametrize(("arch", "columns"), ARCHS)
 def test_what_is_asked_is_predicted(arch: str, columns: int) -> None:
-    """4096 cubed in bfloat16 at 2.5 and 10 TFLOPS; 16 M elements of simple arithmetic at 80 % of the roofline or more.
+    """Products at their tera operations per second, also of int8 and block floats on aie2p; 16 M elements of simple
+    arithmetic at 80 % of the roofline or more.
 
     The vector math of functions such as tanh takes longer than their data; the report states this.
     """
     rows = list(kernels.measured(arch, columns, asked(arch)))
-    products = [row for row in rows if row["kernel"] == "linear"]
+    products = [row for row in rows if row["kernel"].startswith("linear")]
     simple = [row for row in rows if row["kernel"] in ("add", "mul", "relu", "a*b+c, relu")]
-    assert len(products) == 1
-    assert products[0]["tera_per_second"] >= {"aie2": 2.3, "aie2p": 2.0}[arch]
-    assert products[0]["limit"] in ("compute", "stream", "ddr")
+    assert len(products) == {"aie2": 2, "aie2p": 3}[arch]
+    assert all(row["limit"] in ("compute", "stream", "ddr") for row in products)
     assert len(simple) == 4
     assert all(row["roofline_fraction"] >= 0.8 for row in simple)
     assert all(kernels._met(arch, row) for row in (*products, *simple))

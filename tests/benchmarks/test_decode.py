@@ -57,8 +57,22 @@ def test_one_launch_per_token_reaches_most_of_the_published_rate() -> None:
     assert 0.85 * one["published"] <= one["rate"] <= one["published"]
 
 
+@pytest.mark.parametrize("generation", decode.GENERATIONS)
+def test_a_prompt_multiplies_every_weight_by_every_token(generation: str) -> None:
+    """Kernels take longer than the arithmetic of the products, and less than the published prompt."""
+    tokens = 2048
+    name = "Llama 3.2 1B, bfloat16"
+    row = decode.prompt(name, decode.MODELS[name], generation, tokens)
+    layer = 2 * 2048 * 2048 + 2 * 512 * 2048 + 3 * 2048 * 8192
+    rate = {"npu1": 16 * 128 * 1e9, "npu2": 32 * 512 * 1.8e9}[generation]
+    assert 16 * layer * tokens / rate < row["kernels"] < row["seconds"] < {"npu1": 2.2, "npu2": 1.0}[generation]
+    assert row["published"] is None or row["seconds"] < row["published"]
+
+
 def test_the_command(tmp_path: Path) -> None:
     path = tmp_path / "decode.json"
     done = CliRunner().invoke(decode.main, ["--context", "64", "--json", str(path)], catch_exceptions=False)
     assert "tokens/s" in done.stdout
-    assert json.loads(path.read_text())["rows"]
+    result = json.loads(path.read_text())
+    assert result["rows"]
+    assert {row["array"] for row in result["prompts"]} == {"npu1", "npu2"}

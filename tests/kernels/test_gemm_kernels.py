@@ -135,6 +135,26 @@ def test_integer_results_of_the_operands_dtype_wrap() -> None:
     assert np.array_equal(result, (numpy(x).astype(np.int64) @ numpy(y).astype(np.int64)).astype(np.int8))
 
 
+@pytest.mark.parametrize(("arch", "columns"), WHOLE)
+def test_integer_sums_are_rescaled(arch: str, columns: int) -> None:
+    """By a number, and by one number per output after an integer bias: int8 results as NumPy rounds them."""
+    random = np.random.default_rng(3)
+    x, weights = integers(70, 200), integers(130, 200, seed=1)
+    bias = nt.from_numpy(random.integers(-9999, 9999, 130).astype(np.int32)).realize()
+    scale = nt.from_numpy((random.random(130) * 2e-4).astype(np.float32)).realize()
+    sums = numpy(x).astype(np.int32) @ numpy(weights).astype(np.int32).T
+
+    def clipped(values: Array) -> Array:
+        return np.clip(np.rint(values), -128, 127).astype(np.int8)
+
+    one = (nt.mul_mat(weights, x).to(nt.float32) * 1e-4).round().clip(-128, 127).to(nt.int8)
+    result = simulate(one, [x, weights, 1e-4], target(arch, columns))
+    assert np.array_equal(result, clipped(sums * np.float32(1e-4)))
+    many = ((nt.mul_mat(weights, x) + bias).to(nt.float32) * scale).round().clip(-128, 127).to(nt.int8)
+    result = simulate(many, [x, weights, bias, scale], target(arch, columns))
+    assert np.array_equal(result, clipped((sums + numpy(bias)) * numpy(scale)))
+
+
 @pytest.mark.parametrize(
     ("a", "b"),
     [
