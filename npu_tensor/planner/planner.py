@@ -44,8 +44,8 @@ def plan(
         key = (key, config.fallback)  # An op on the processor may be an error or a warning.
     if chosen.measure is not None:
         resident = tuple(_resident(structure.leaves))
-        if resident or persistent is not None:
-            key = (key, resident, persistent)
+    if resident or (persistent is not None and chosen.accelerators):
+        key = (key, resident, persistent)  # Accelerators may store constants in an order of their own.
     if replaced:
         key = (key, replaced)
     ready = chosen.plans.get(key)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from running import heard, needs_compiler
 
 import npu_tensor as nt
 from npu_tensor import events
+from npu_tensor.kernels.block_floats import PackedOrder
 from npu_tensor.planner import selection
 from npu_tensor.runtime.sim import host_compiler
 
@@ -289,6 +291,36 @@ def test_block_floats_are_chosen_by_the_uri() -> None:
     assert errors["sim:npu2"] == errors["sim:npu2?bfloat16=exact"] < 1e-6
     # 9.3e-3: Xilinx/mlir-air, kernel_registry/details/GEMM_bf16_in_fp32_out.md, normally distributed operands.
     assert errors["sim:npu2?bfloat16=bfp16"] == pytest.approx(9.3e-3, rel=0.05)
+
+
+def test_constants_of_a_function_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under jit, also after they were written: the results are those of weights that are passed as arguments."""
+    packed: list[tuple[int, ...]] = []
+    write = PackedOrder.write
+
+    def spy(order: PackedOrder, elements: np.ndarray[Any, Any], memory: np.ndarray[Any, Any]) -> None:
+        packed.append(order.layout.shape)
+        write(order, elements, memory)
+
+    monkeypatch.setattr(PackedOrder, "write", spy)
+    random = np.random.default_rng(6)
+    x, weights = (nt.from_numpy(random.standard_normal((96, 64), np.float32)).to(nt.bfloat16) for _ in range(2))
+    nt.realize(x, weights)
+
+    @nt.jit
+    def constant(x: nt.Tensor) -> nt.Tensor:
+        return nt.linear(x, weights)
+
+    with nt.default_device("sim:npu2?bfloat16=bfp16", policy="always"):
+        expected = nt.linear(x, weights).numpy()
+        assert packed == []
+        for _ in range(3):
+            assert np.array_equal(constant(x).numpy(), expected)
+        assert packed == [(64, 96)]
+        weights[0] = 1.0
+        changed = nt.linear(x, weights).numpy()
+        assert np.array_equal(constant(x).numpy(), changed)
+        assert not np.array_equal(changed, expected)
 
 
 # --- several simulated NPUs as one device
