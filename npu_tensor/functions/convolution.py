@@ -20,7 +20,7 @@ from npu_tensor.functions.register import composite
 from npu_tensor.functions.shape import pad
 from npu_tensor.ops.conv import CONVOLUTIONS, TRANSPOSED
 from npu_tensor.ops.rules import integer_extents
-from npu_tensor.tensor import Tensor
+from npu_tensor.tensor import Tensor, record
 
 Sizes = int | Sequence[int]
 
@@ -80,7 +80,7 @@ def _offset(result: Tensor, bias: Tensor | None, input: Tensor) -> Tensor:
         result = result + wide(bias).reshape(outputs, *(1 for _ in result.shape[2:]))
     if input.ndim < result.ndim:
         result = result.reshape(*result.shape[1:])
-    return result.to(input.dtype)
+    return result if result.dtype is input.dtype else result.to(input.dtype)
 
 
 def _around(
@@ -127,7 +127,8 @@ def _convolution(places: int) -> Callable[..., Tensor]:
         batch = input if input.ndim == places + 2 else input.reshape(1, *input.shape)
         is_depthwise = places == 2 and groups == batch.shape[1] == weight.shape[0]
         convolve = ops.conv_2d_dw if is_depthwise else CONVOLUTIONS[places - 1]
-        result = convolve(batch, weight, steps, around, dilations, groups, out_dtype=_sum_dtype(input))
+        attributes = steps, around, dilations, groups, False, _sum_dtype(input)
+        result = record(convolve.op, (batch, weight), attributes)
         return _offset(result, bias, input)
 
     return conv

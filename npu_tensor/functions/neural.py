@@ -6,7 +6,7 @@ Composites of 16-bit floats convert once, compute in float32 and round once, as 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -126,13 +126,20 @@ def group_norm(
 def _per_channel(values: Tensor | None, input: Tensor, groups: tuple[int, ...] | None = None) -> Tensor | None:
     if values is None:
         return None
-    _require_per_channel(values, input)
-    return record(ops.reshape.op, (values,), ((*(groups or values.shape), *(1 for _ in input.shape[2:])),))
+    _require_per_channel((values,), input)
+    return _as_channels(values, groups or values.shape, input)
 
 
-def _require_per_channel(values: Tensor | None, input: Tensor) -> None:
-    if values is not None and values.shape != (input.shape[1],):
-        raise ShapeError(f"needs one element per channel, ({input.shape[1]},), not {list(values.shape)}")
+def _as_channels(values: Tensor, groups: tuple[int, ...], input: Tensor) -> Tensor:
+    """Return one value per channel as a tensor that broadcasts to `input`, or to its groups of channels."""
+    return record(ops.reshape.op, (values,), (groups + (1,) * (input.ndim - 2),))
+
+
+def _require_per_channel(every: Iterable[Tensor | None], input: Tensor) -> None:
+    shape = (input.shape[1],)
+    for values in every:
+        if values is not None and values.shape != shape:
+            raise ShapeError(f"needs one element per channel, ({shape[0]},), not {list(values.shape)}")
 
 
 @composite(method=False)
@@ -169,13 +176,13 @@ def batch_norm(
     if not training:
         if running_mean is None or running_var is None:
             raise ArgumentError("needs running_mean and running_var unless training")
-        for each in (running_mean, running_var, weight, bias):
-            _require_per_channel(each, input)
+        _require_per_channel((running_mean, running_var, weight, bias), input)
         weights, offsets = _affine(weight, bias)
         # Statistics stay vectors until the end: a view of each would cost as much as an op.
-        scale = ops.channel_scale(running_var, weights, eps)
+        scale = record(ops.channel_scale.op, (running_var, weights), (eps,))
         shift = ops.channel_shift(running_mean, scale, offsets)
-        return ops.batch_norm_op(input, _per_channel(scale, input), _per_channel(shift, input))
+        channels = running_var.shape
+        return ops.batch_norm_op(input, _as_channels(scale, channels, input), _as_channels(shift, channels, input))
     affine = _affine(_per_channel(weight, input), _per_channel(bias, input))
     count = math.prod((input.shape[0], *input.shape[2:]))
     if count == 1:
