@@ -110,14 +110,16 @@ def copy(
     x, y = d.host_buffer("x", "int32", 2**20), d.host_buffer("y", "int32", 2**20)
     tile_type = ObjectType("int32", (sizes.get("elements", 64),))
     parameter = d.parameter("limits", Tile(0, 2), words)
-    copy_of = d.function("nt_copy", [tile_type, tile_type, parameter.type], Source("copy", "void nt_copy() {}"))
+    scratch = [d.core_buffer(f"scratch{n}", Tile(0, 2), tile_type) for n in range(sizes.get("scratch", 0))]
+    types = [tile_type, tile_type, parameter.type, *(each.type for each in scratch)]
+    copy_of = d.function("nt_copy", types, Source("copy", "void nt_copy() {}"))
     depth = sizes.get("depth", 2)
     fx = d.fifo("x0", tile_type, producer=Tile(0, 0), consumers=[Tile(0, 2)], depth=depth)
     fy = d.fifo("y0", tile_type, producer=Tile(0, 2), consumers=[Tile(0, 0)], depth=depth)
 
     def body(source: Any, result: Any) -> None:
         a, b = source.acquire(1), result.acquire(1)
-        copy_of(a, b, parameter)
+        copy_of(a, b, parameter, *scratch)
         source.release(1)
         result.release(1)
 
@@ -277,9 +279,17 @@ def test_buffers_go_around_those_with_an_address() -> None:
     assert placed(longer, 1024) == {"b": 1024, "e": 5120, "c": 7168, "a": 27168, "d": 27680}
 
 
+def test_counters_come_after_a_parameter_of_their_size() -> None:
+    # The words are written to 0x500 and 0x504 in the instructions of mlir-aie 1.4.1 (linked with LLVM 23.1).
+    assert predicted(copy(AccessPattern.linear(64), words=2)) == {"limits": 0x500}
+
+
 def test_unpredictable_addresses_are_errors() -> None:
-    with pytest.raises(BuildError, match="which of two buffers of 8 bytes comes first is not known"):
-        predicted(copy(AccessPattern.linear(64), words=2))
+    # 17 buffers: 2 objects of each fifo, 11 buffers, the parameter and the counters.
+    with pytest.raises(BuildError, match="which of 2 buffers of 8 bytes comes first is not known"):
+        predicted(copy(AccessPattern.linear(64), words=2, scratch=11))
+    assert predicted(copy(AccessPattern.linear(64), words=1, scratch=11))
+    assert predicted(copy(AccessPattern.linear(64), words=2, scratch=10))
 
 
 def test_addresses_are_read_where_their_words_are_written() -> None:
