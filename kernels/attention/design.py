@@ -337,7 +337,9 @@ def configuration(tiles: AttentionTiles) -> Configuration:
         streams = [multicast(builder, name, block, cores, sent=orders[name]).cores[0] for name in ("k", "v")]
         results: list[ObjectFifo | None] = [None] * CORES
         writers = cores[-1:] if tiles.splits else cores
-        results[-len(writers) :] = gather(builder, "out", strip, writers, sent=orders["out"]).cores
+        # Results are rare, and two objects of float32 would not fit a core with 64 queries.
+        depth = 1 if tiles.result == "float32" else 2
+        results[-len(writers) :] = gather(builder, "out", strip, writers, depth, orders["out"]).cores
         chain: list[ObjectFifo | None] = [None] * (CORES + 1)
         if tiles.splits:
             pairs = itertools.pairwise(cores)
