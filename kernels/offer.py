@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from npu_tensor.dataflow.design import Design
     from npu_tensor.task import Task
 
-FUSION: Final = Fusion(inputs=4, streams=2, prologues=False, residuals=False)
+FUSION: Final = Fusion(inputs=4, streams=2, prologues=False, residuals=("conv",))
 """Limits of fusion.
 
 A design has at most five host buffers, one of them for the result, and a core two input channels.

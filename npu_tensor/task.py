@@ -219,14 +219,14 @@ class Fusion(NamedTuple):
         inputs: Maximum number of tensors that it reads.
         streams: Maximum number of these that differ from row to row, in a kernel that reduces rows.
         prologues: True if operands of a matrix product may be computed on the fly.
-        residuals: True if the epilogue of a product may read tensors other than vectors along its rows or columns.
+        residuals: Kinds of products whose epilogue may read tensors other than vectors along its rows or columns.
         arguments: Maximum number of operands and results together; every view of a tensor is a separate operand.
     """
 
     inputs: int = 24
     streams: int = 24
     prologues: bool = True
-    residuals: bool = True
+    residuals: tuple[str, ...] = ("matmul", "conv")
     arguments: int = 64
 
 

@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from npu_tensor.dataflow.checks.limits import ITERATIONS, LIMITS, WORD
-from npu_tensor.kernels.conv.design import design
+from npu_tensor.kernels.conv.design import Code, Images, design
+from npu_tensor.kernels.conv.residual import split
 from npu_tensor.kernels.conv.tiling import MOST_READ, PIECE, ConvProblem, ConvTiling, Pair, ranked, row_elements
 from npu_tensor.kernels.gemm import MOST_APART, MOST_TRANSFERS, RESULTS, operand_dtype, vector_layout
-from npu_tensor.kernels.gemm.design import Matrices
-from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads, epilogue
+from npu_tensor.kernels.gemm.epilogue import MOST_OPERANDS, PROGRAM_BYTES, ROW_BYTES, Reads, epilogue
 from npu_tensor.kernels.gemm.tiling import SUMS, WHOLE_WORDS
 from npu_tensor.kernels.offer import HostOperand, Offer, Target, first_offer
 from npu_tensor.ops.declare import Layout
@@ -85,15 +85,28 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     result = RESULTS.get(task.outputs[0].dtype.name)
     if SUMS[operand] != "float32" or result is None:
         return Refusal(f"conv_2d: {operand} operands and a result of {task.outputs[0].dtype.name}")
-    code = epilogue(task, target.array.arch, "float32")
+    parts = split(task, target.array.arch)
+    if isinstance(parts, Refusal):
+        return parts
+    code = epilogue(parts.task if parts else task, target.array.arch, "float32")
     if isinstance(code, Refusal):
         return code
-    if code[1].columns:
+    first, reads = code
+    if reads.columns:
         return Refusal("conv_2d: an epilogue with one number per pixel")
-    return _offer(task, target, operand, result, *code)
+    if parts is None:
+        return _offer(task, target, operand, result, Code(first, None), reads, None)
+    if parts.dtype != ("bfloat16" if operand == "bfp16" else operand):
+        return Refusal(f"conv_2d: {operand} operands and another image of {parts.dtype}")
+    program_bytes = first.program_bytes + parts.code.program_bytes + ROW_BYTES * len(reads.rows)
+    if len(reads.rows) >= MOST_OPERANDS or program_bytes > PROGRAM_BYTES:
+        return Refusal(f"conv_2d: an epilogue of about {program_bytes} bytes of machine code that reads another image")
+    return _offer(task, target, operand, result, Code(first, parts.code), reads, parts.number)
 
 
-def _offer(task: Task, target: Target, operand: str, result: str, code: Epilogue, reads: Reads) -> Offer | Refusal:
+def _offer(
+    task: Task, target: Target, operand: str, result: str, code: Code, reads: Reads, residual: int | None
+) -> Offer | Refusal:
     image, weights = (source.layout for source in task.tensors[:2])
     attributes = task.attributes
     outputs, channels, *kernel = weights.shape
@@ -120,7 +133,8 @@ def _offer(task: Task, target: Target, operand: str, result: str, code: Epilogue
         dilation,
         read,
         len(reads.rows),
-        code.vector_cycles,
+        code.epilogue.vector_cycles,
+        code.residual.vector_cycles if code.residual else 0,
         channels,
         -(-outputs // WHOLE_WORDS) * WHOLE_WORDS,
         batch,
@@ -131,7 +145,7 @@ def _offer(task: Task, target: Target, operand: str, result: str, code: Epilogue
     tilings = ranked(problem)
     if not tilings:
         return Refusal(f"conv_2d: a kernel of {kernel[0]} x {kernel[1]} does not fit a core")
-    return first_offer(partial(_tiled, task, problem, image, code, reads, tiling) for tiling in tilings)
+    return first_offer(partial(_tiled, task, problem, image, code, reads, residual, tiling) for tiling in tilings)
 
 
 def _pair(numbers: Any) -> Pair:
@@ -155,17 +169,24 @@ def _without_gaps(task: Task, image: Layout, kernel: list[int]) -> tuple[Layout,
 
 
 def _tiled(
-    task: Task, problem: ConvProblem, image: Layout, code: Epilogue, reads: Reads, tiling: ConvTiling
+    task: Task,
+    problem: ConvProblem,
+    image: Layout,
+    code: Code,
+    reads: Reads,
+    residual: int | None,
+    tiling: ConvTiling,
 ) -> Offer | Refusal:
     groups, boxes = tiling.work(problem)
-    transfers = groups * boxes * (4 + problem.row_operands)
+    transfers = groups * boxes * (4 + problem.row_operands + (residual is not None))
     if transfers > MOST_TRANSFERS:
         return Refusal(f"conv_2d: {transfers} transfers in one run; {MOST_TRANSFERS} are the most")
     rows, columns, outputs = tiling.padded(problem)
-    x, located, row = _image(task.tensors[0], image, problem, tiling)
+    needed = (*tiling.pixels(problem), problem.channels)
+    x, located = _images(0, task.tensors[0], image, needed, True, problem)
     size, result_size = problem.product.sizes
     # The longest strides lead from row to row of the image, and from core to core of the result.
-    farthest = max(row * size, tiling.tile(problem)[0] * columns * outputs * result_size)
+    farthest = max(located.row * size, tiling.tile(problem)[0] * columns * outputs * result_size)
     if farthest > LIMITS["shim"].stride * WORD:
         return Refusal("conv_2d: rows lie too far apart for the DMA")
     weights = task.tensors[1].layout
@@ -178,15 +199,24 @@ def _tiled(
         HostOperand(number, False, vector_layout(task.inputs[number], -1), (row_elements(problem, tiling),), "float32")
         for number in reads.rows
     ]
+    added: list[tuple[HostOperand, Images]] = []
+    if residual is not None:
+        source = task.inputs[residual]
+        assert isinstance(source, TensorInput)
+        # Boxes are as large as those of the image, and begin where their results do.
+        down, across = (last + size for last, size in zip(tiling.last(problem), tiling.pixels(problem), strict=True))
+        depth = starts[-1] + tiling.residual_objects(problem) * problem.read
+        added = [_images(residual, source, source.layout, (down, across, depth), False, problem)]
     shape = (problem.batch, rows, columns, outputs)
     return Offer(
         "conv",
         _reason(task, problem, tiling),
-        partial(design, problem, tiling, code, located, row),
+        partial(design, problem, tiling, code, located, added[0][1] if added else None),
         (
             x,
             HostOperand(1, False, weights, (elements,), problem.product.stored, order=order),
             *vectors,
+            *[host for host, _ in added],
             HostOperand(0, True, task.outputs[0].layout, shape, problem.result),
         ),
         tuple((number, "float32") for number in reads.scalars),
@@ -194,27 +224,35 @@ def _tiled(
     )
 
 
-def _image(
-    operand: TensorInput, layout: Layout, problem: ConvProblem, tiling: ConvTiling
-) -> tuple[HostOperand, Matrices, int]:
-    """Return the host buffer of the images, in place if possible, their location, and the distance between rows."""
-    batch, *extents, channels = layout.shape
+def _images(
+    number: int, operand: TensorInput, layout: Layout, needed: tuple[int, int, int], whole: bool, problem: ConvProblem
+) -> tuple[HostOperand, Images]:
+    """Return the host buffer of images, in place if possible, and their location.
+
+    Args:
+        number: Index of the task's input.
+        operand: Input of the task.
+        layout: Location of the images.
+        needed: Rows, columns and channels up to which transfers read an image.
+        whole: True if channels after the last one must be zero.
+        problem: The convolution.
+    """
+    batch, *extents = layout.shape
     (step, row, pixel, channel), stored = layout.strides, problem.product.stored
-    tall, wide = (max(extent, size) for extent, size in zip(extents, tiling.pixels(problem), strict=True))
+    tall, wide, channels = (max(extent, size) for extent, size in zip(extents, needed, strict=True))
     used, elements = (
-        layout.offset + (batch - 1) * step + (rows - 1) * row + (columns - 1) * pixel + channels
-        for rows, columns in (extents, (tall, wide))
+        layout.offset + (batch - 1) * step + (rows - 1) * row + (columns - 1) * pixel + depth
+        for rows, columns, depth in (extents, (tall, wide, channels))
     )
     even = all(each >= 0 and each % 2 == 0 for each in (layout.offset, step, row, pixel))
-    whole = operand.dtype.name == stored and channels == problem.channels and channel == 1
+    fits = operand.dtype.name == stored and channel == 1 and not (whole and channels != layout.shape[-1])
     near = max(row, pixel) * problem.product.sizes[0] <= LIMITS["shim"].stride * WORD
-    if whole and even and near and elements <= MOST_APART * math.prod(layout.shape):
-        host = HostOperand(0, False, Layout((used,), (1,)), (elements,), stored, None)
-        return host, Matrices(layout.offset, (step,), pixel, elements), row
-    padded = (batch, tall, wide, problem.channels)
+    if fits and even and near and elements <= MOST_APART * math.prod(layout.shape):
+        host = HostOperand(number, False, Layout((used,), (1,)), (elements,), stored, None)
+        return host, Images(layout.offset, step, row, pixel, elements)
+    padded = (batch, tall, wide, channels)
     step, row, pixel, _ = contiguous_strides(padded)
-    host = HostOperand(0, False, layout, padded, stored)
-    return host, Matrices(0, (step,), pixel, math.prod(padded)), row
+    return HostOperand(number, False, layout, padded, stored), Images(0, step, row, pixel, math.prod(padded))
 
 
 def _reason(task: Task, problem: ConvProblem, tiling: ConvTiling) -> str:

@@ -3,7 +3,8 @@
 Both streams go through the memtile to all cores of a column. The columns share the groups of outputs and the boxes. A
 core fills a strip from each object of pixels, with zeros outside of the image, and adds the products of an object of
 weights (nt/conv.hpp). After the last channels, it rounds and stores the sums. Vectors of the epilogue follow the
-weights. A box that would begin after the last one in the image is moved, so that boxes overlap.
+weights. If another image is added, its pixels follow those of the box, and the core combines them with its results. A
+box that would begin after the last one in the image is moved, so that boxes overlap.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH, WORD
 from npu_tensor.dataflow.columns import Step, core_tiles, gather, multicast, pipeline
@@ -28,12 +29,14 @@ from npu_tensor.dataflow.design import (
     Source,
     range_,
 )
+from npu_tensor.kernels.conv.residual import Residual
 from npu_tensor.kernels.conv.tiling import (
     CORES,
     PIECE,
     ConvProblem,
     ConvTiling,
     Pair,
+    combining_cycles,
     filling_cycles,
     finishing_cycles,
     multiplying_cycles,
@@ -41,7 +44,7 @@ from npu_tensor.kernels.conv.tiling import (
     shares,
     starting_cycles,
 )
-from npu_tensor.kernels.gemm.design import C_TYPES, MULTIPLY_BYTES, SMALL_BYTES, Matrices, store_source
+from npu_tensor.kernels.gemm.design import C_TYPES, MULTIPLY_BYTES, SMALL_BYTES, store_source
 from npu_tensor.kernels.gemm.epilogue import Epilogue
 from npu_tensor.kernels.gemm.tiling import spread_cycles
 
@@ -51,7 +54,33 @@ FILL_BYTES: Final = 1536
 """Estimated machine code of the functions that start a tile and fill a strip, in bytes."""
 
 
-def _source(problem: ConvProblem, tiling: ConvTiling, epilogue: Epilogue) -> Source:
+class Images(NamedTuple):
+    """Location of images in their host buffer, in elements. Channels are contiguous.
+
+    Attributes:
+        offset: Position of the first image.
+        batch: Distance between images.
+        row: Distance between rows.
+        pixel: Distance between pixels of a row.
+        elements: Elements of the buffer.
+    """
+
+    offset: int
+    batch: int
+    row: int
+    pixel: int
+    elements: int
+
+
+class Code(NamedTuple):
+    """Code for the sums of a convolution, and for the sum with another image if there is one."""
+
+    epilogue: Epilogue
+    residual: Residual | None
+
+
+def _source(problem: ConvProblem, tiling: ConvTiling, code: Code) -> Source:
+    epilogue, residual = code
     product = problem.product
     rows, columns = tiling.tile(problem)
     extents = (rows * columns, problem.taps * tiling.channels, tiling.outputs)
@@ -84,21 +113,36 @@ extern "C" void nt_conv_spread(const {operand} *__restrict object, float *__rest
     nt::spread_words<Tile>(reinterpret_cast<const int32 *>(object), reinterpret_cast<int32 *>(row));
 }}
 """
+    if residual:
+        result = C_TYPES[problem.result]
+        hoisted = "\n".join(f"    {line}" for line in residual.hoisted)
+        body = "\n".join(f"        {line}" for line in residual.body)
+        text += f"""
+extern "C" void nt_conv_combine(const {operand} *__restrict box, const int32 *__restrict words, int32 first,
+                                {result} *__restrict results) {{
+    aie::set_rounding(aie::rounding_mode::conv_even);
+{hoisted}
+    const auto combine = [&](const auto &image, {result} *results) {{
+{body}
+        nt::store(results, {residual.value});
+    }};
+    nt::combine_image<Windows>(box, results, words + {epilogue.scalars}, first, combine);
+}}
+"""
     return Source("nt_conv", text)
 
 
 @lru_cache(maxsize=64)
-def configuration(
-    problem: ConvProblem, tiling: ConvTiling, epilogue: Epilogue, columns: int, resident: bool
-) -> Configuration:
+def configuration(problem: ConvProblem, tiling: ConvTiling, code: Code, columns: int, resident: bool) -> Configuration:
     """Return the configuration that serves images of all extents; the problem has none.
 
     resident: True if one object has all weights of a group of outputs, so that the cores keep them for all boxes.
     """
     name = f"conv_{'x'.join(map(str, problem.kernel))}_{problem.operand}_{problem.result}"
-    builder = Builder(name, problem.arch, columns, 3 + problem.row_operands)
+    has_residual, epilogue = code.residual is not None, code.epilogue
+    builder = Builder(name, problem.arch, columns, 3 + problem.row_operands + has_residual)
     types = _types(problem, tiling, epilogue)
-    functions = _functions(builder, problem, tiling, epilogue, types)
+    functions = _functions(builder, problem, tiling, code, types)
     rows = [f"row{i}" for i in range(problem.row_operands)]
     scalars = ["words"] * bool(epilogue.scalars)
 
@@ -120,7 +164,13 @@ def configuration(
             add_channels(int(is_first))
             for _ in range_(words[0]):
                 add_channels()
-            run("store", "sums", "cursor", *rows, *scalars, out.acquire(1))
+            results = out.acquire(1)
+            run("store", "sums", "cursor", *rows, *scalars, results)
+            for first in range(0, tiling.residual_objects(problem) * problem.read, tiling.channels):
+                box = image.acquire(1)
+                if first < tiling.outputs:
+                    run("combine", box, "words", first, results)
+                image.release(1)
             out.release(1)
 
         words = [memory["words"][epilogue.scalars + number] for number in range(WORDS)]
@@ -176,10 +226,11 @@ def _types(problem: ConvProblem, tiling: ConvTiling, epilogue: Epilogue) -> dict
 
 
 def _functions(
-    builder: Builder, problem: ConvProblem, tiling: ConvTiling, epilogue: Epilogue, types: dict[str, ObjectType]
+    builder: Builder, problem: ConvProblem, tiling: ConvTiling, code: Code, types: dict[str, ObjectType]
 ) -> dict[str, KernelFunction]:
     """Declare the functions of a core with their predicted cycles."""
-    code, rows = _source(problem, tiling, epilogue), [f"row{i}" for i in range(problem.row_operands)]
+    source, rows = _source(problem, tiling, code), [f"row{i}" for i in range(problem.row_operands)]
+    epilogue, residual = code
     ends = [*rows, *["words"] * bool(epilogue.scalars), "result"]
     declared: dict[str, tuple[list[str], Any, int]] = {
         "nt_conv_start": (["sums", "state", "words", "int32"], starting_cycles(problem, tiling), FILL_BYTES // 2),
@@ -187,29 +238,32 @@ def _functions(
         "nt_conv_multiply": (["strip", "weights", "sums"], multiplying_cycles(problem, tiling), MULTIPLY_BYTES),
         "nt_gemm_store": (["sums", "cursor", *ends], finishing_cycles(problem, tiling), epilogue.program_bytes),
     }
+    if residual:
+        names, size = ["pixels", "words", "int32", "result"], residual.program_bytes + SMALL_BYTES
+        declared["nt_conv_combine"] = (names, combining_cycles(problem, tiling), size)
     if rows:
         declared["nt_conv_spread"] = (["weights", "row0"], spread_cycles(tiling.outputs), SMALL_BYTES)
     return {
         symbol.rpartition("_")[2]: builder.function(
-            symbol, [types.get(each, each) for each in names], code, int(cycles), size
+            symbol, [types.get(each, each) for each in names], source, int(cycles), size
         )
         for symbol, (names, cycles, size) in declared.items()
     }
 
 
-def design(problem: ConvProblem, tiling: ConvTiling, epilogue: Epilogue, image: Matrices, row: int) -> Design:
+def design(problem: ConvProblem, tiling: ConvTiling, code: Code, image: Images, residual: Images | None) -> Design:
     """Build the design of one convolution.
 
-    The host buffers are the image, the weights in blocks, row operands and the result.
+    The host buffers are the image, the weights in blocks, row operands, the image that is added and the result.
 
     Args:
         problem: The convolution.
         tiling: Extents of a core's part.
-        epilogue: Code that is applied to the sums.
-        image: Location of the images. `batch` is the distance between images, `row` the distance between pixels.
-        row: Distance between rows of an image.
+        code: Code that is applied to the sums.
+        image: Location of the images.
+        residual: Location of the images that are added.
     """
-    return _Sequence(problem, tiling, epilogue, image, row).build()
+    return _Sequence(problem, tiling, code, image, residual).build()
 
 
 class _Sequence:
@@ -217,17 +271,21 @@ class _Sequence:
 
     Attributes:
         places: Rows, columns and channels of the result in its host buffer.
+        last: Row and column of the result where the last boxes begin.
         boxes: Image, first row and first column of each box before it is moved, in the order of the cores.
     """
 
-    def __init__(self, problem: ConvProblem, tiling: ConvTiling, epilogue: Epilogue, image: Matrices, row: int) -> None:
-        self.problem, self.tiling, self.image, self.row = problem, tiling, image, row
+    def __init__(
+        self, problem: ConvProblem, tiling: ConvTiling, code: Code, image: Images, residual: Images | None
+    ) -> None:
+        self.problem, self.tiling, self.image, self.residual = problem, tiling, image, residual
         self.shares = shares(problem, tiling)
         self.resident = problem.channels == tiling.channels
-        shared = configuration(problem.unshaped, tiling, epilogue, math.prod(self.shares), self.resident)
-        types = _types(problem, tiling, epilogue)
+        shared = configuration(problem.unshaped, tiling, code, math.prod(self.shares), self.resident)
+        types = _types(problem, tiling, code.epilogue)
         self.object, stored = types["weights"], problem.product.stored
         self.places = tiling.padded(problem)
+        self.last = tiling.last(problem)
         self.groups, _ = tiling.work(problem)
         self.chunks = problem.channels // tiling.channels
         self.boxes = list(self._boxes())
@@ -236,6 +294,7 @@ class _Sequence:
         self.w = d.host_buffer("weights", stored, self.groups * self.chunks * self.object.elements)
         words = row_elements(problem, tiling)
         self.rows = [d.host_buffer(f"row{i}", "float32", words) for i in range(problem.row_operands)]
+        self.z = d.host_buffer("residual", stored, residual.elements) if residual else None
         self.y = d.host_buffer("result", problem.result, problem.batch * math.prod(self.places))
 
     def build(self) -> Design:
@@ -257,12 +316,6 @@ class _Sequence:
         ):
             yield image, row, column
 
-    @property
-    def _last(self) -> Pair:
-        """Row and column of the result where the last boxes begin."""
-        rows, columns = self.tiling.box(self.problem)
-        return max(self.places[0] - rows, 0), max(self.places[1] - columns, 0)
-
     def _own(self, core: int) -> Pair:
         """Return the first row and column of a core in a box; cores at its end are moved into the result."""
         across = CORES // self.tiling.down
@@ -273,7 +326,7 @@ class _Sequence:
     def _words(self, column: int, core: int) -> list[int]:
         problem, columns = self.problem, self.shares[1]
         first = column % columns
-        halves = [(first, columns), self._last, problem.image]
+        halves = [(first, columns), self.last, problem.image]
         steps, last, extents = (upper << 16 | lower for upper, lower in halves)
         own = int.from_bytes((*self._own(core), *problem.padding))
         return [self.chunks - 1, len(self.boxes[first::columns]) - 1, steps, last, own, extents]
@@ -289,10 +342,12 @@ class _Sequence:
             weights = [Step(w, self.w, AccessPattern.linear(objects, group * objects))]
             before = [Step(w, vector, AccessPattern.linear(words, output)) for vector in self.rows]
             for image, *place in self.boxes[own::box_columns]:
-                row, column = (min(start, last) for start, last in zip(place, self._last, strict=True))
+                row, column = (min(start, last) for start, last in zip(place, self.last, strict=True))
                 results = self._stored(image, row, column, output)
-                pixels = Step(x, self.x, self._pixels(image, row, column))
-                yield [*before, *weights, pixels, *[Step(y, self.y, pattern) for pattern in results]]
+                pixels = [Step(x, self.x, self._pixels(image, row, column))]
+                if self.residual and self.z:
+                    pixels.append(Step(x, self.z, self._added(self.residual, image, row, column, output)))
+                yield [*before, *weights, *pixels, *[Step(y, self.y, pattern) for pattern in results]]
                 before, weights = [], [] if self.resident else weights
 
     def _pixels(self, image: int, row: int, column: int) -> AccessPattern:
@@ -305,9 +360,16 @@ class _Sequence:
                 (row, column), problem.stride, problem.padding, problem.image, extents, strict=True
             )
         )
-        offset = stored.offset + image * stored.batch[0] + top * self.row + left * stored.row
+        offset = stored.offset + image * stored.batch + top * stored.row + left * stored.pixel
         chunks = problem.channels // problem.read
-        return AccessPattern(offset, (chunks, *extents, problem.read), (problem.read, self.row, stored.row, 1))
+        return AccessPattern(offset, (chunks, *extents, problem.read), (problem.read, stored.row, stored.pixel, 1))
+
+    def _added(self, stored: Images, image: int, row: int, column: int, output: int) -> AccessPattern:
+        """Return the pixels that are added to a box of the result, in objects as large as those of the image."""
+        problem, objects = self.problem, self.tiling.residual_objects(self.problem)
+        offset = stored.offset + image * stored.batch + row * stored.row + column * stored.pixel + output
+        sizes = (objects, *self.tiling.pixels(problem), problem.read)
+        return AccessPattern(offset, sizes, (problem.read, stored.row, stored.pixel, 1))
 
     def _stored(self, image: int, row: int, column: int, output: int) -> list[AccessPattern]:
         """Return the places of the cores' results, in one pattern if they are equally far apart."""

@@ -55,6 +55,7 @@ class ConvProblem(NamedTuple):
         read: Channels of an object of a memtile.
         row_operands: Vectors with one number per output that the epilogue reads.
         vector_cycles: Cycles of the epilogue for 16 results.
+        residual_cycles: Cycles of the sum with another image for 16 results; 0 without one.
         channels: Channels in the host buffer.
         outputs: Output channels in the host buffer.
         batch: Number of images.
@@ -73,6 +74,7 @@ class ConvProblem(NamedTuple):
     read: int
     row_operands: int = 0
     vector_cycles: int = 4
+    residual_cycles: int = 0
     channels: int = 0
     outputs: int = 0
     batch: int = 0
@@ -143,6 +145,15 @@ class ConvTiling(NamedTuple):
         (rows, columns), (tall, wide) = self.tile(problem), problem.places
         return max(tall, int(rows)), max(wide, int(columns)), max(problem.outputs, int(self.outputs))
 
+    def last(self, problem: ConvProblem) -> Pair:
+        """Return the row and column of the result where the last boxes begin."""
+        (rows, columns), (tall, wide, _) = self.box(problem), self.padded(problem)
+        return max(tall - rows, 0), max(wide - columns, 0)
+
+    def residual_objects(self, problem: ConvProblem) -> Any:
+        """Count the memtile's objects of another image that a box of results needs."""
+        return -(-self.outputs // problem.read) * (problem.residual_cycles > 0)
+
     def work(self, problem: ConvProblem) -> tuple[Any, Any]:
         """Count the groups of outputs, and the boxes of all images."""
         rows, columns = self.box(problem)
@@ -193,6 +204,15 @@ def finishing_cycles(problem: ConvProblem, tiling: ConvTiling) -> Any:
     """Predict the cycles of one call that stores the results."""
     rows, columns = tiling.tile(problem)
     return store_cycles(problem.product, rows * columns, tiling.outputs)
+
+
+def combining_cycles(problem: ConvProblem, tiling: ConvTiling) -> Any:
+    """Predict the cycles of one call that combines an object of another image with the results."""
+    work, r = function("conv_combine", problem.arch), problem.product.blocks.r
+    results = tiling.lane_rows * tiling.width * np.minimum(tiling.channels, tiling.outputs) * r
+    loops = tiling.lane_rows * np.minimum(tiling.channels, tiling.outputs) // PIECE
+    # The count is for 4 columns of 4 rows, with 8 channels, that are only copied.
+    return results // 16 * (work.round / 8 + problem.residual_cycles) + loops * (work.latency + LOOP_CYCLES)
 
 
 def starting_cycles(problem: ConvProblem, tiling: ConvTiling) -> Any:
@@ -261,9 +281,13 @@ def _seconds(problem: ConvProblem, tiles: ConvTiling) -> Any:
     cycles = multiplying_cycles(problem, tiles) + filling_cycles(problem, tiles)
     cycles = chunks * (cycles + 2 * (CALL_CYCLES + locks)) + finishing_cycles(problem, tiles) + CALL_CYCLES + locks
     cycles += starting_cycles(problem, tiles) + CALL_CYCLES
+    objects = tiles.residual_objects(problem)
+    cycles += objects * (problem.read // tiles.channels) * locks
+    calls = np.maximum(tiles.outputs // tiles.channels, 1) * (problem.residual_cycles > 0)
+    cycles += calls * (combining_cycles(problem, tiles) + CALL_CYCLES)
     cycles = own_boxes * cycles + problem.row_operands * (spread_cycles(tiles.outputs) + CALL_CYCLES + locks)
     (tall, wide), (rows, columns) = tiles.pixels(problem), tiles.box(problem)
-    image = tall * wide * problem.channels * size
+    image = tall * wide * (problem.channels + objects * problem.read) * size
     # Cores keep weights that come in one object.
     reads = np.where(chunks == 1, 1, own_boxes)
     weights = problem.taps * (problem.channels * reads + problem.row_operands * tiles.channels) * tiles.outputs * size
@@ -271,7 +295,7 @@ def _seconds(problem: ConvProblem, tiles: ConvTiling) -> Any:
     stream = np.maximum(np.maximum(own_boxes * image, weights), own_boxes * results) / STREAM_BYTES_PER_CYCLE
     # Rows of a box are contiguous if an object has all channels.
     runs = tall * (1 if problem.channels == problem.read else wide * (problem.channels // problem.read))
-    runs += rows * columns
+    runs += rows * columns + objects * tall * wide
     ddr = groups * (boxes * (image + results + runs * RUN_BYTES) + box_columns * weights)
     seconds = (own_groups * cycles / array.clock_hz, own_groups * stream / array.clock_hz)
     parts = (*seconds, ddr / array.ddr_bytes_per_second)

@@ -112,9 +112,14 @@ template <typename T>
 T *at(unsigned number) { return reinterpret_cast<T *>(memory[number]); }
 template <unsigned keys, unsigned features = 64>
 using Attention = nt::AttentionTile<4, 8, nt_host::AIE2 ? 4 : 8, 4, nt_host::AIE2 ? 4 : 2, 16, keys, features>;
-template <unsigned kernel>
-using Conv = nt::ConvTile<nt::GemmTile<4, 8, nt_host::AIE2 ? 4 : 8, 4, nt_host::AIE2 ? 4 : 2, 16, 8 * kernel, 16, false,
-                                       bfloat16, float>, 1, 4, 1, kernel, 1, 1, 1, 1, 4, 4>;
+template <unsigned kernel, unsigned width = 4>
+using Conv = nt::ConvTile<nt::GemmTile<4, 8, nt_host::AIE2 ? 4 : 8, 4, nt_host::AIE2 ? 4 : 2, 4 * width, 8 * kernel, 16,
+                                       false, bfloat16, float>, 1, width, 1, kernel, 1, 1, 1, 1, 4, width>;
+template <unsigned width>
+void combine() {
+    nt::combine_image<Conv<1, width>>(at<bfloat16>(0), at<bfloat16>(1), at<int32>(2), 0,
+                                      [](const auto &image, bfloat16 *to) { nt::store(to, image); });
+}
 template <typename Tile>
 void weigh() {
     const auto top = aie::broadcast<int32, Tile::lanes>(nt::NO_TOP);
@@ -205,6 +210,7 @@ _LOOPS: Final = {
     "conv_fill": "at<int32>(4)[nt::EXTENTS] = 8 << 16 | 8; n == 1 ? "
     "nt::fill_strip<Conv<1>>(at<bfloat16>(0), at<bfloat16>(1), at<bfloat16>(2), at<int32>(3), at<int32>(4)) : "
     "nt::fill_strip<Conv<2>>(at<bfloat16>(0), at<bfloat16>(1), at<bfloat16>(2), at<int32>(3), at<int32>(4));",
+    "conv_combine": "n == 1 ? combine<4>() : combine<8>();",
     "attention_weigh": "n == 1 ? weigh<Attention<8>>() : weigh<Attention<16>>();",
     "attention_finish": "*at<int32>(3) = 0; n == 1 ? "
     "nt::finish_rows<Attention<32>>(at<float>(0), at<float>(1), at<bfloat16>(2), at<int32>(3)) : "

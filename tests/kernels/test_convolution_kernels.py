@@ -184,6 +184,86 @@ def test_bias_scale_and_activation(where: Target) -> None:
     assert nmse(result.transpose(0, 3, 1, 2), expected) <= CLOSE
 
 
+RESIDUALS = {
+    "one object": Case(2, 16, (13, 11), 24, (3, 3), padding=(1, 1), bias=True),
+    "a group with several objects": Case(1, 72, (9, 10), 68, (3, 3), padding=(1, 1), bias=True),
+    "objects with more channels than a group": Case(1, 128, (14, 15), 136, (3, 3), padding=(1, 1)),
+    "a part of every box": Case(1, 64, (17, 22), 20, (3, 3), (2, 2), (0, 1), bias=True),
+    "smaller than a core's part": Case(3, 8, (2, 3), 5, (3, 3), padding=(1, 1)),
+    "single pixels": Case(1, 40, (15, 18), 32, (1, 1), (2, 2)),
+}
+
+
+def residual_task(case: Case, is_first: bool, in_place: bool) -> tuple[Task, list[Array], Array]:
+    """Return the task of relu(convolution + image), its buffers, and PyTorch's result.
+
+    is_first: True if the image is the first operand of the sum. in_place: channels last in memory.
+    """
+    _, buffers = task_of(case)
+    tensors = [nt.from_numpy(each).realize() for each in case.operands()]
+    expected = case.expected()
+    image = np.random.default_rng(1).standard_normal(expected.transpose(0, 2, 3, 1).shape).astype(ml_dtypes.bfloat16)
+    added = image.transpose(0, 3, 1, 2)
+    stored = image if in_place else np.ascontiguousarray(added)
+    other = nt.from_numpy(stored).realize().permute(0, 3, 1, 2) if in_place else nt.from_numpy(stored).realize()
+
+    def product() -> nt.Tensor:  # A name would keep it: the kernel would have several results.
+        return nt.conv2d(*tensors, **case.attributes())
+
+    task = conv_of((other + product() if is_first else product() + other).relu())
+    return task, [*buffers, stored], np.maximum(expected + added.astype(np.float64), 0)
+
+
+@pytest.mark.parametrize("number", range(len(RESIDUALS)), ids=list(RESIDUALS))
+@arrays
+def test_another_image_is_added(number: int, where: Target) -> None:
+    """The sum is rounded to bfloat16 twice, as the graph says."""
+    case = list(RESIDUALS.values())[number]
+    task, buffers, expected = residual_task(case, number % 2 == 0, number % 3 == 0)
+    assert "relu" in task.ops
+    (result,) = kernel_tasks.simulate(task, conv.claim(task, where), where, buffers)
+    assert nmse(result.transpose(0, 3, 1, 2), expected) <= 2 * ROUNDED
+
+
+def test_another_image_with_block_floats() -> None:
+    where = WHOLE[1]._replace(bfloat16="bfp16")
+    task, buffers, expected = residual_task(RESIDUALS["one object"], False, False)
+    (result,) = kernel_tasks.simulate(task, conv.claim(task, where), where, buffers)
+    assert nmse(result.transpose(0, 3, 1, 2), expected) <= 5e-4
+
+
+def test_another_image_of_float32() -> None:
+    """The image has the dtype of the operands on the array; rounding it to bfloat16 would lose digits."""
+    case = RESIDUALS["smaller than a core's part"]
+    x, weight = (nt.from_numpy(each).float().realize() for each in case.operands())
+    generator = np.random.default_rng(1)
+    values = generator.standard_normal(case.expected().shape, np.float32)
+    task = conv_of(nt.conv2d(x, weight, padding=1) * 2 + nt.from_numpy(values))
+    where = WHOLE[1]._replace(float32="emulate")
+    buffers = [np.asarray(x.numpy()), np.asarray(weight.numpy()), 2.0, values]
+    (result,) = kernel_tasks.simulate(task, conv.claim(task, where), where, buffers)
+    assert nmse(result.transpose(0, 3, 1, 2), case.expected() * 2 + values) <= 1e-12
+    refusal = conv.claim(task, where._replace(float32="bfloat16"))
+    assert refusal == Refusal("conv_2d: bfloat16 operands and another image of float32")
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (lambda y, z, b: y.float() * 3 + z, None),
+        (lambda y, z, b: (y + z) * b, "conv_2d: an epilogue that reads more after another image"),
+        (lambda y, z, b: y + z + z.square(), None),
+        (lambda y, z, b: (y.float() * 3 + z).to(nt.bfloat16), "conv_2d: another image is added to more digits"),
+    ],
+)
+def test_what_is_read_with_another_image(end: Any, reason: str | None) -> None:
+    x, weight = nt.zeros(1, 16, 6, 6, dtype=nt.bfloat16).realize(), nt.zeros(16, 16, 3, 3, dtype=nt.bfloat16).realize()
+    bias = nt.zeros(16, 1, 1, dtype=nt.bfloat16).realize()
+    task = conv_of(end(nt.conv2d(x, weight, padding=1), x, bias))
+    answer = conv.claim(task, WHOLE[0])
+    assert isinstance(answer, Offer) if reason is None else answer.reason.startswith(reason), (answer, task.program)
+
+
 def test_float32_needs_a_policy() -> None:
     case = Case(1, 8, (9, 10), 16, (3, 3), padding=(1, 1))
     for exact in WHOLE:
@@ -254,6 +334,22 @@ def test_refusals(channels: int, kernel: Pair, groups: int, reason: str) -> None
     weight = nt.zeros(16, channels // groups, *kernel, dtype=nt.bfloat16).realize()
     task = conv_of(nt.conv2d(image, weight, groups=groups))
     assert conv.claim(task, WHOLE[0]) == Refusal(reason)
+
+
+@pytest.mark.parametrize("device", ["sim:npu1", "sim:npu2"])
+def test_a_residual_block_on_a_device(device: str) -> None:
+    case = Case(1, 16, (14, 11), 16, (3, 3), padding=(1, 1))
+    image, weight = case.operands()
+    x, w = (nt.from_numpy(each).realize() for each in (image, weight))
+    with nt.default_device(device):
+        pending = (nt.conv2d(nt.conv2d(x, w, padding=1).relu(), w, padding=1) + x).relu()
+        kernels = [row.kernel for row in nt.explain(pending) if row.predicted is not None and row.device == device]
+        assert kernels.count("conv") == 2
+        result = pending.numpy()
+    first, factors = torch.from_numpy(image.astype(np.float64)), torch.from_numpy(weight.astype(np.float64))
+    hidden = torch.relu(torch.nn.functional.conv2d(first, factors, padding=1))
+    expected = torch.relu(torch.nn.functional.conv2d(hidden, factors, padding=1) + first)
+    assert nmse(result, np.asarray(expected)) <= 3 * CLOSE
 
 
 @pytest.mark.parametrize("device", ["sim:npu1", "sim:npu2"])

@@ -30,7 +30,7 @@ class Accelerator:
     of its own.
     """
 
-    fusion = Fusion(inputs=4, prologues=False, residuals=False)
+    fusion = Fusion(inputs=4, prologues=False, residuals=())
     shared_contexts = 1
 
     def __init__(

@@ -9,6 +9,7 @@
 
 #include "gemm.hpp"
 #include "loops.hpp"
+#include "memory.hpp"
 
 namespace nt {
 
@@ -167,6 +168,43 @@ inline void multiply_windows(const typename Tile::Operand *__restrict strip,
                     });
                 });
                 sums = next;
+            }
+        }
+    }
+}
+
+// Combines the core's part of another image, 8 channels of each pixel at a time, with the results [lane_rows][width]
+// [N / T][R][T]. The box has the pixels [channels / 8][rows][columns][8]; its first row and column are those of the box
+// of results, and its first channel is that of the result `first`.
+template <typename Tile, typename Result, typename Function>
+inline void combine_image(const typename Tile::Operand *__restrict box, Result *__restrict results,
+                          const int32 *__restrict words, int32 first, Function combine) {
+    using Product = typename Tile::Product;
+    constexpr unsigned R = Product::R, T = Product::T, pixel = R * Product::N;
+    constexpr unsigned most = Product::N / 8, blocks = Tile::channel_blocks < most ? Tile::channel_blocks : most;
+    static_assert(R % 4 == 0 && (T == 8 || (T == 4 && R == 4)));
+    const int32 own = words[OWN];
+    box += ((own >> 24 & 0xff) * int32(Tile::box_columns) + (own >> 16 & 0xff)) * 8;
+    results += first * int32(R);
+    for (unsigned block = 0; block < blocks; ++block) {
+        for (unsigned y = 0; y < Tile::lane_rows; ++y) {
+            const auto *from = box + (block * Tile::box_rows + y) * Tile::box_columns * 8;
+            Result *to = results + y * Tile::width * pixel + block * R * 8;
+            NT_AT_LEAST_4
+            for (unsigned x = 0; x < Tile::width; ++x, from += 8, to += pixel) {
+                unroll<R / 4>([&](auto quarter) {
+                    const auto row = [&](unsigned lane) {
+                        return aie::load_v<8>(from + (quarter * 4 + lane) * Tile::lane_rows * Tile::box_columns * 8);
+                    };
+                    const auto lanes = aie::concat(row(0), row(1), row(2), row(3));
+                    if constexpr (T == 8) {
+                        combine(loaded<float>(lanes.template extract<16>(0)), to + quarter * 32);
+                        combine(loaded<float>(lanes.template extract<16>(1)), to + quarter * 32 + 16);
+                    } else {
+                        combine(loaded<float>(aie::filter_even(lanes, 4)), to);
+                        combine(loaded<float>(aie::filter_odd(lanes, 4)), to + 16);
+                    }
+                });
             }
         }
     }

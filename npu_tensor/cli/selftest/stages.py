@@ -156,6 +156,7 @@ def _gated_network(rng: np.random.Generator) -> list[Tensor]:
 def _convolution(rng: np.random.Generator) -> list[Tensor]:
     image, weight, depthwise = _halves(rng, 2, 16, 21, 18), _halves(rng, 40, 16, 3, 3), _halves(rng, 40, 1, 3, 3)
     x = nt.conv2d(image, weight, padding=1).relu()
+    x = (nt.conv2d(x, _halves(rng, 40, 40, 3, 3), padding=1) + x).relu()
     return [nt.max_pool2d(nt.conv2d(x, depthwise, padding=1, groups=40), 3, 2, 1)]
 
 
@@ -211,7 +212,7 @@ _PROGRAMS: Final = {
     ),
     "convolution": _Program(
         _convolution,
-        "two convolutions, one of them depthwise, and a pool, which read padded windows in place",
+        "three convolutions, one with a residual and one depthwise, and a pool, which read padded windows in place",
         "the kernel computes wrong; please report it with the output of npu-tensor doctor",
         exact=False,
     ),

@@ -219,7 +219,8 @@ class Grouper:
             return None
         if not all(self._can_be_read(member, joined) for member in group.members):
             return None
-        if self.items[op.item]["keep"] or not (self.fusion.residuals or self._reads_only_vectors(joined, op.item)):
+        has_residuals = op.domain.kind in self.fusion.residuals
+        if self.items[op.item]["keep"] or not (has_residuals or self._reads_only_vectors(joined, op.item)):
             return False
         group.assign(replace(joined, contraction=op.item))
         return True
