@@ -15,7 +15,17 @@ import numpy as np
 from npu_tensor.dataflow.checks.limits import ITERATIONS, LIMITS, WORD
 from npu_tensor.kernels.conv.design import Code, Images, design
 from npu_tensor.kernels.conv.residual import split
-from npu_tensor.kernels.conv.tiling import MOST_READ, PIECE, ConvProblem, ConvTiling, Pair, ranked, row_elements
+from npu_tensor.kernels.conv.tiling import (
+    LEAST_OUTPUTS,
+    MOST_OUTPUTS,
+    MOST_READ,
+    PIECE,
+    ConvProblem,
+    ConvTiling,
+    Pair,
+    ranked,
+    row_elements,
+)
 from npu_tensor.kernels.gemm import MOST_APART, MOST_TRANSFERS, RESULTS, operand_dtype, vector_layout
 from npu_tensor.kernels.gemm.epilogue import MOST_OPERANDS, PROGRAM_BYTES, ROW_BYTES, Reads, epilogue
 from npu_tensor.kernels.gemm.tiling import SUMS, WHOLE_WORDS
@@ -73,8 +83,6 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         return Refusal("no NPU kernel for this op")
     if not attributes["channels_last"]:
         return Refusal("conv_2d: an image with channels first")
-    if attributes["groups"] != 1:
-        return Refusal(f"conv_2d: {attributes['groups']} groups of channels")
     if len(task.outputs) != 1:
         return Refusal("conv_2d: several results")
     if not all(0 <= number < 256 for pair in attributes["padding"] for number in pair):
@@ -123,6 +131,12 @@ def _offer(
         channels, read = -(-channels // MOST_READ) * MOST_READ, MOST_READ
     if channels // read > ITERATIONS:
         return Refusal(f"conv_2d: {channels} channels; {ITERATIONS * MOST_READ} are the most")
+    groups, most_outputs = attributes["groups"], MOST_OUTPUTS
+    if groups > 1:
+        most_outputs = math.gcd(outputs // groups, MOST_OUTPUTS)
+        # A core needs the channels of one group only, which the host does not pad.
+        if channels != weights.shape[1] or most_outputs < LEAST_OUTPUTS:
+            return Refusal(f"conv_2d: {groups} groups of {weights.shape[1]} channels and {outputs // groups} outputs")
     problem = ConvProblem(
         target.array.arch,
         target.columns,
@@ -132,11 +146,13 @@ def _offer(
         stride,
         dilation,
         read,
+        most_outputs,
         len(reads.rows),
         code.epilogue.vector_cycles,
         code.residual.vector_cycles if code.residual else 0,
         channels,
         -(-outputs // WHOLE_WORDS) * WHOLE_WORDS,
+        groups,
         batch,
         _pair(extents),
         _pair(places),
@@ -182,7 +198,7 @@ def _tiled(
     if transfers > MOST_TRANSFERS:
         return Refusal(f"conv_2d: {transfers} transfers in one run; {MOST_TRANSFERS} are the most")
     rows, columns, outputs = tiling.padded(problem)
-    needed = (*tiling.pixels(problem), problem.channels)
+    needed = (*tiling.pixels(problem), problem.groups * problem.channels)
     x, located = _images(0, task.tensors[0], image, needed, True, problem)
     size, result_size = problem.product.sizes
     # The longest strides lead from row to row of the image, and from core to core of the result.

@@ -344,14 +344,17 @@ class _Sequence:
             for image, *place in self.boxes[own::box_columns]:
                 row, column = (min(start, last) for start, last in zip(place, self.last, strict=True))
                 results = self._stored(image, row, column, output)
-                pixels = [Step(x, self.x, self._pixels(image, row, column))]
+                pixels = [Step(x, self.x, self._pixels(image, row, column, output))]
                 if self.residual and self.z:
                     pixels.append(Step(x, self.z, self._added(self.residual, image, row, column, output)))
                 yield [*before, *weights, *pixels, *[Step(y, self.y, pattern) for pattern in results]]
                 before, weights = [], [] if self.resident else weights
 
-    def _pixels(self, image: int, row: int, column: int) -> AccessPattern:
-        """Return the box of the image for a box of the result; it is moved into the image where it begins outside."""
+    def _pixels(self, image: int, row: int, column: int, output: int) -> AccessPattern:
+        """Return the box of the image for a box of the result; it is moved into the image where it begins outside.
+
+        It has the channels of the group to which the first output belongs.
+        """
         problem, stored = self.problem, self.image
         extents = self.tiling.pixels(problem)
         top, left = (
@@ -361,6 +364,7 @@ class _Sequence:
             )
         )
         offset = stored.offset + image * stored.batch + top * stored.row + left * stored.pixel
+        offset += output * problem.groups // problem.outputs * problem.channels
         chunks = problem.channels // problem.read
         return AccessPattern(offset, (chunks, *extents, problem.read), (problem.read, stored.row, stored.pixel, 1))
 

@@ -34,6 +34,9 @@ PIECE: Final = 8
 """Channels of a pixel that lie together in a core: those of a block product."""
 MOST_READ: Final = 64
 """Upper bound on the channels in an object of a memtile. Runs of host memory are then at least 128 bytes long."""
+LEAST_OUTPUTS: Final = 16
+MOST_OUTPUTS: Final = 64
+"""Bounds on the outputs of a core, which are a power of two: those of a register block, and those of its memory."""
 ROW_CYCLES: Final = 32
 """Estimated cycles of the scalar instructions that find the rows of the image for a row of the strip."""
 
@@ -53,11 +56,13 @@ class ConvProblem(NamedTuple):
         stride: Distance between the windows of adjacent results.
         dilation: Distance between the pixels that adjacent elements of the kernel meet.
         read: Channels of an object of a memtile.
+        most_outputs: Upper bound on the outputs of a core.
         row_operands: Vectors with one number per output that the epilogue reads.
         vector_cycles: Cycles of the epilogue for 16 results.
         residual_cycles: Cycles of the sum with another image for 16 results; 0 without one.
-        channels: Channels in the host buffer.
+        channels: Channels of a group in the host buffer.
         outputs: Output channels in the host buffer.
+        groups: Groups of channels, each with as many outputs.
         batch: Number of images.
         image: Extents of an image.
         places: Extents of a result.
@@ -72,11 +77,13 @@ class ConvProblem(NamedTuple):
     stride: Pair
     dilation: Pair
     read: int
+    most_outputs: int = MOST_OUTPUTS
     row_operands: int = 0
     vector_cycles: int = 4
     residual_cycles: int = 0
     channels: int = 0
     outputs: int = 0
+    groups: int = 1
     batch: int = 0
     image: Pair = (0, 0)
     places: Pair = (0, 0)
@@ -85,7 +92,7 @@ class ConvProblem(NamedTuple):
     @property
     def unshaped(self) -> ConvProblem:
         """Problem without its extents, on which no binary depends."""
-        return self._replace(channels=0, outputs=0, batch=0, image=(0, 0), places=(0, 0), padding=(0, 0))
+        return self._replace(channels=0, outputs=0, groups=1, batch=0, image=(0, 0), places=(0, 0), padding=(0, 0))
 
     @property
     def taps(self) -> int:
@@ -233,7 +240,9 @@ def ranked(problem: ConvProblem) -> list[ConvTiling]:
 @lru_cache(maxsize=64)
 def _tilings(problem: ConvProblem) -> tuple[ConvTiling, ...]:
     """Return the best tiles for images of some extents."""
-    grid = np.meshgrid((1, 2, 3, 4), (4, 8, 12, 16, 28), (1, 2, 4), (16, 32, 64), (8, 16, 32, 64), indexing="ij")
+    grid = np.meshgrid(
+        (1, 2, 3, 4), (4, 8, 12, 16, 28), (1, 2, 4), (LEAST_OUTPUTS, 32, MOST_OUTPUTS), (8, 16, 32, 64), indexing="ij"
+    )
     tiles = ConvTiling(*(axis.ravel() for axis in grid))
     fits = np.flatnonzero(_fits(problem, tiles))
     tiles = ConvTiling(*(axis[fits] for axis in tiles))
@@ -266,7 +275,12 @@ def _fits(problem: ConvProblem, tiles: ConvTiling) -> Any:
     core += problem.row_operands * tiles.outputs // t * 64
     memtile = 2 * (tall * wide * problem.read + weights) * size + 2 * CORES * results * result_size
     fits: Any = (core <= CORE_BYTES) & (memtile <= LIMITS["memtile"].memory)
-    fits &= (tiles.channels <= problem.read) & (tiles.width % rows == 0) & (tiles.outputs % (columns * t) == 0)
+    fits &= (
+        (tiles.outputs <= problem.most_outputs)
+        & (tiles.channels <= problem.read)
+        & (tiles.width % rows == 0)
+        & (tiles.outputs % (columns * t) == 0)
+    )
     return fits & (tiles.lane_rows * tiles.width * tiles.outputs // t <= STATIC_SIZE) & (wide <= STATIC_SIZE)
 
 

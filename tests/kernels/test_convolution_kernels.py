@@ -49,17 +49,21 @@ class Case(NamedTuple):
     padding: Pair = (0, 0)
     dilation: Pair = (1, 1)
     bias: bool = False
+    groups: int = 1
 
     def operands(self) -> list[Array]:
         """Return the image, the weight, and the bias if there is one."""
-        shapes = [(self.batch, self.channels, *self.extents), (self.outputs, self.channels, *self.kernel)]
+        shapes = [
+            (self.batch, self.channels, *self.extents),
+            (self.outputs, self.channels // self.groups, *self.kernel),
+        ]
         generator = np.random.default_rng(0)
         shapes += [(self.outputs,)] * self.bias  # type: ignore[list-item]
         return [generator.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in shapes]
 
     def attributes(self) -> dict[str, Any]:
         """Return the arguments of `conv2d`."""
-        return {"stride": self.stride, "padding": self.padding, "dilation": self.dilation}
+        return {"stride": self.stride, "padding": self.padding, "dilation": self.dilation, "groups": self.groups}
 
     def expected(self) -> Array:
         """Return PyTorch's result."""
@@ -76,6 +80,8 @@ CASES = {
     "smaller than a core's part": Case(1, 8, (2, 3), 5, (3, 3), padding=(1, 1)),
     "uneven": Case(1, 20, (30, 37), 12, (2, 3), (3, 2), (0, 2), (2, 3)),
     "more than 64 pieces of channels": Case(1, 520, (5, 4), 9, (1, 3)),
+    "groups": Case(2, 72, (11, 14), 48, (3, 3), padding=(1, 1), bias=True, groups=3),
+    "groups of several parts": Case(1, 256, (7, 9), 256, (3, 3), (2, 2), (1, 1), groups=2),
     "many channels": Case(1, 136, (7, 7), 130, (3, 3), padding=(1, 1)),
 }
 
@@ -190,6 +196,7 @@ RESIDUALS = {
     "objects with more channels than a group": Case(1, 128, (14, 15), 136, (3, 3), padding=(1, 1)),
     "a part of every box": Case(1, 64, (17, 22), 20, (3, 3), (2, 2), (0, 1), bias=True),
     "smaller than a core's part": Case(3, 8, (2, 3), 5, (3, 3), padding=(1, 1)),
+    "groups": Case(1, 48, (9, 11), 96, (3, 3), padding=(1, 1), groups=2),
     "single pixels": Case(1, 40, (15, 18), 32, (1, 1), (2, 2)),
 }
 
@@ -324,7 +331,7 @@ def test_shapes_share_configurations(where: Target) -> None:
 @pytest.mark.parametrize(
     ("channels", "kernel", "groups", "reason"),
     [
-        (16, (3, 3), 2, "conv_2d: 2 groups of channels"),
+        (16, (3, 3), 2, "conv_2d: 2 groups of 8 channels and 8 outputs"),
         (16, (13, 13), 1, "conv_2d: a kernel of 13 x 13 does not fit a core"),
         (4104, (1, 3), 1, "conv_2d: 4160 channels; 4096 are the most"),
     ],
