@@ -12,7 +12,7 @@ from npu_tensor.runtime.cpu.bind_loop import number_types, slots_of, with_fixed_
 from npu_tensor.runtime.cpu.bound_loops import BoundLoops, Location, Packed, Slot, joined
 from npu_tensor.runtime.cpu.cpu_cost import convolution_cost
 from npu_tensor.runtime.cpu.gemm import Matrix, Scattered
-from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, bind_product, first_byte, last_item
+from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, bind_packing, bind_product, first_byte, last_item
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.windows import Places, Windows
@@ -95,9 +95,15 @@ class ConvolutionKernel(CpuKernel):
             threads=owner.pool.threads,
         )
         more: list[Slot] = [*slots_of(rest, program, 1, with_offset=True), *fixed]
-        packed = Packed(weight.item, first_byte(weight), product.packings[0])
-        results = [Location(output.item) for output in task.outputs]
-        arguments = (Location(image.item, first_byte(image)), packed, *results, *more)
+        from_image: Slot = Location(image.item, first_byte(image))
+        from_weight: Slot = Location(weight.item, first_byte(weight))
+        if product.packings:
+            *of_image, of_weight = product.packings
+            from_weight = Packed(weight.item, first_byte(weight), of_weight)
+            for packing in of_image:
+                loops, from_image = bind_packing(packing, [from_image], last_item(task) + 2 + len(rest))
+                copies.append(loops)
+        arguments = (from_image, from_weight, *(Location(output.item) for output in task.outputs), *more)
         new = tuple([(output.item, output.nbytes) for output in task.outputs])
         return joined([*copies, bind_product(product, arguments)._replace(new=new)])
 
@@ -124,11 +130,19 @@ class ConvolutionKernel(CpuKernel):
         )
         return Matrix(tensor.dtype.name, (batch, layout.shape[-1] // groups * column, row, column))
 
-    def _operands(self, image: TensorInput, weight: TensorInput, groups: int) -> tuple[Windows, Scattered, int]:
-        """Return the windows, the weight as a matrix (places and channels, outputs), and the length of a sum."""
+    def _operands(
+        self, image: TensorInput, weight: TensorInput, groups: int
+    ) -> tuple[Windows | Matrix, Scattered | Matrix, int]:
+        """Return the windows, the weight as a matrix (places and channels, outputs), and the length of a sum.
+
+        Images of one place are the rows of a matrix.
+        """
         attributes = self.task.attributes
         outputs, channels, *kernel = weight.layout.shape
         per_output, per_channel, *per_place = weight.layout.strides
+        has_one_place = {*image.layout.shape[1:-1], *kernel} == {1} and not any(map(any, attributes["padding"]))
+        if groups == 1 and has_one_place:
+            return self._matrix(image, 1), Matrix(weight.dtype.name, (0, 0, per_channel, per_output)), channels
         batch, *extents, _ = zip(image.layout.shape, image.layout.strides, strict=True)
         places = tuple(
             Places(extent, distance, count, size, step, gap, -before)

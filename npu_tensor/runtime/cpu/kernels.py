@@ -333,10 +333,16 @@ def _bind_packing(
     """Return the loops that pack an operand in a run, and the packed operand. A persistent one is packed once."""
     if packing.key is not None and inputs[0].persistent:
         return [], [Packed(inputs[0].item, first_byte(inputs[0]), packing)]
+    loops, packed = bind_packing(packing, sources, item)
+    return [loops], [packed]
+
+
+def bind_packing(packing: Packing, sources: Sequence[Slot], item: int) -> tuple[BoundLoops, Location]:
+    """Return the loop that packs an operand in a run, and the packed operand."""
     kernel, meta, count, grain = packing.loop
     assert kernel is not None
     loop = BoundLoop(kernel, meta, count, grain, (Location(item), *sources))
-    return [BoundLoops((loop,), ((item, packing.bytes),))], [Location(item)]
+    return BoundLoops((loop,), ((item, packing.bytes),)), Location(item)
 
 
 def _bind_multiplication(gemm: Gemm, outputs: Sequence[Output], slots: Sequence[Slot]) -> BoundLoops:
