@@ -285,12 +285,12 @@ def prompt(name: str, shape: DecoderShape, generation: str, tokens: int) -> dict
     array = SIMULATED[generation]
     target = Target(array, array.columns, bfloat16="bfp16")
     device = SimulatedDevice(f"sim:{generation}", target, allocator(), host_step)
-    layer = [kernel for result in _prompt_layer(shape, tokens) for kernel in _kernels(device, result)]
+    layer = _kernels(device, [[task for result in _prompt_layer(shape, tokens) for task in _tasks(device, result)]])
     change = device.reconfiguration_cost
     assert change is not None
     seconds = {
-        "kernels": shape.layers * sum(kernel.seconds for kernel in layer),
-        "changes": _changes([layer] * shape.layers) * change.seconds,
+        "kernels": shape.layers * sum(kernel.seconds for kernel in layer[0]),
+        "changes": _changes(layer * shape.layers) * change.seconds,
         "launches": shape.layers * device.launch_cost.seconds,
     }
     published = PUBLISHED_PROMPTS.get((name, generation))

@@ -9,8 +9,13 @@ namespace aie {
 
 template <typename T, unsigned N>
 class block_vector;
+template <typename Tag, unsigned N>
+class accum;
 
 namespace detail {
+
+template <unsigned N>
+block_vector<bfp16ebs8, N> to_blocks(const accum<accfloat, N> &sums);
 
 template <typename Tag>
 struct accumulator;
@@ -77,7 +82,7 @@ class accum : public nt_host::Sum {
     template <typename T>
         requires std::is_same_v<T, bfp16ebs8>
     block_vector<T, N> to_vector() const {
-        return to_blocks(*this);
+        return detail::to_blocks(*this);
     }
 
     // Rounds as the core's rounding mode says; integers narrow as its saturation mode says.

@@ -82,16 +82,20 @@ class block_vector_input_buffer_stream {
     const T *pointer_;
 };
 
+namespace detail {
+
 // Rounds as the core's rounding mode says.
 template <unsigned N>
 block_vector<bfp16ebs8, N> to_blocks(const accum<accfloat, N> &sums) {
     block_vector<bfp16ebs8, N> result;
     result.follow(nt_host::issue(nt_host::NARROW, nt_host::pieces(N, 64), sums));
-    detail::with_rounding([&](auto mode) {
-        for (unsigned i = 0; i < N / 8; ++i) result.blocks[i] = detail::share_exponent<mode>(sums.data + 8 * i, 1);
+    with_rounding([&](auto mode) {
+        for (unsigned i = 0; i < N / 8; ++i) result.blocks[i] = share_exponent<mode>(sums.data + 8 * i, 1);
     });
     return result;
 }
+
+}  // namespace detail
 }  // namespace aie
 
 // C += A B, with rows of A and columns of B as blocks.
