@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from npu_tensor.dataflow.array import Arch, Array, Tile
-from npu_tensor.dataflow.columns import Step, core_tiles, cores_per_column, gather, pipeline, scatter
+from npu_tensor.dataflow.checks.limits import LIMITS, QUEUE_DEPTH
+from npu_tensor.dataflow.columns import Step, core_tiles, cores_per_column, gather, issue, pipeline, scatter
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.errors import ShapeError
@@ -29,6 +30,9 @@ ALIGNMENT: Final = 64
 """Multiple of the bytes of an object, so that vectors of any width are aligned."""
 MOST_ELEMENTS: Final = 1 << 20
 """Most elements of one transfer: a shim DMA repeats runs of at most 1,024 elements 1,023 times, or nearly so."""
+
+INPUT_CHANNELS: Final = LIMITS["core"].channels
+"""Streams that a core can receive."""
 
 
 class ObjectSizes(NamedTuple):
@@ -155,7 +159,14 @@ def _padded(function: CoreFunction, width: int, reduces: bool) -> int:
 
 
 def _offer(function: CoreFunction, task: Task, target: Target, objects: int, sizes: ObjectSizes) -> Offer | Refusal:
-    cores = min(cores_per_column(target.array, len(function.operands), function.results), function.cores)
+    channels = _channels(function)
+    if len(channels) > INPUT_CHANNELS:
+        types = ", ".join(dict.fromkeys(dtype for _, dtype in function.operands))
+        return Refusal(
+            f"{function.name}: {len(function.operands)} operands of {types}; a core has {INPUT_CHANNELS} input "
+            "channels, and operands that share one have the same type"
+        )
+    cores = min(cores_per_column(target.array, len(channels), function.results), function.cores)
     columns = min(target.columns, function.columns, -(-objects // cores))
     cores = min(cores, -(-objects // columns))
     plan = CorePlan(sizes, columns, cores, -(-objects // (columns * cores)))
@@ -178,6 +189,15 @@ def _offer(function: CoreFunction, task: Task, target: Target, objects: int, siz
     return Offer("custom", reason, partial(design, function, target.array, plan, cycles), (*operands, result))
 
 
+def _channels(function: CoreFunction) -> list[tuple[int, ...]]:
+    """Return the operands of each input channel: one each, or all of a type if there are more than channels."""
+    operands = function.operands
+    if len(operands) <= INPUT_CHANNELS:
+        return [(place,) for place in range(len(operands))]
+    types = dict.fromkeys(dtype for _, dtype in operands)
+    return [tuple(place for place, (_, dtype) in enumerate(operands) if dtype == each) for each in types]
+
+
 def _host(number: int, is_result: bool, layout: Layout, dtype: str, plan: CorePlan, size: int) -> HostOperand:
     """Return the host buffer of a tensor: rows if its objects are padded ones, else all elements in a line."""
     if size > plan.sizes.data:
@@ -186,47 +206,80 @@ def _host(number: int, is_result: bool, layout: Layout, dtype: str, plan: CorePl
 
 
 def design(function: CoreFunction, array: Array, plan: CorePlan, cycles: int) -> Design:
-    """Build the design of a plan. Its host buffers are the operands and the planes of the results."""
+    """Build the design of a plan. Its host buffers are the operands and the planes of the results.
+
+    Operands that share a channel alternate: the host sends one object of each in turn, and a core acquires them all.
+    """
     sizes, results = plan.sizes, function.results
     builder = Builder(function.name, array.arch, plan.columns)
     types = [ObjectType(dtype, (size,)) for (_, dtype), size in zip(function.operands, sizes.operands, strict=True)]
-    names = [f"in{place}_{name}" for place, (name, _) in enumerate(function.operands)]
+    names = [name for name, _ in function.operands]
     buffers = [
-        builder.host_buffer(name, type_.dtype, plan.padded * type_.elements)
-        for name, type_ in zip(names, types, strict=True)
+        builder.host_buffer(f"in{place}_{name}", type_.dtype, plan.padded * type_.elements)
+        for place, (name, type_) in enumerate(zip(names, types, strict=True))
     ]
     buffers += [builder.host_buffer("result", function.result, results * plan.padded * sizes.result)] * results
     types += [ObjectType(function.result, (sizes.result,))] * results
-    names += [f"result{number or ''}" for number in range(results)]
     starts = [*[0] * len(function.operands), *(number * plan.padded * sizes.result for number in range(results))]
     call = builder.function(function.name, [*types, *["int32"] * function.numbers], function.source, cycles)
+    inputs = _channels(function)
+    channels = [*inputs, *((place,) for place in range(len(names), len(types)))]
 
     def body(*ends: Any) -> None:
-        call(*[end.acquire(1) for end in ends], *[sizes.data] * function.numbers)
-        for end in ends:
-            end.release(1)
+        held: dict[int, Any] = {}
+        for end, places in zip(ends, channels, strict=True):
+            objects = end.acquire(len(places))
+            held.update(zip(places, objects if len(places) > 1 else [objects], strict=True))
+        call(*[held[place] for place in range(len(types))], *[sizes.data] * function.numbers)
+        for end, places in zip(ends, channels, strict=True):
+            end.release(len(places))
 
     streams = []
     for column in range(plan.columns):
         tiles = core_tiles(column, plan.cores)
         of_column = [
-            (scatter if place < len(function.operands) else gather)(builder, name, type_, tiles, function.depth)
-            for place, (name, type_) in enumerate(zip(names, types, strict=True))
+            scatter(
+                builder, f"in{number}_{'_'.join(names[place] for place in places)}", types[places[0]], tiles,
+                len(places) - 1 + function.depth,
+            )
+            for number, places in enumerate(inputs)
+        ]  # fmt: skip
+        of_column += [
+            gather(builder, f"result{number or ''}", types[-1], tiles, function.depth) for number in range(results)
         ]
         for number, tile in enumerate(tiles):
             builder.worker(tile, body, [stream.cores[number] for stream in of_column])
         streams.append(of_column)
+
+    def step(column: int, channel: int, place: int, start: int, rounds: int, wait: bool | None = None) -> Step:
+        elements = plan.cores * types[place].elements
+        first = starts[place] + (column * plan.rounds + start) * elements
+        return Step(streams[column][channel].host, buffers[place], AccessPattern.linear(rounds * elements, first), wait)
+
     most = max(MOST_ELEMENTS // (plan.cores * max(sizes.operands)), 1)
+    single = [(number, *places) for number, places in enumerate(channels) if len(places) == 1]
+    shared = [(number, place) for number, places in enumerate(channels) for place in places if len(places) > 1]
 
     def part(start: int) -> Iterator[Step]:
         rounds = min(most, plan.rounds - start)
-        for column, of_column in enumerate(streams):
-            first = (column * plan.rounds + start) * plan.cores
-            for stream, buffer, type_, begin in zip(of_column, buffers, types, starts, strict=True):
-                run = AccessPattern.linear(rounds * plan.cores * type_.elements, begin + first * type_.elements)
-                yield Step(stream.host, buffer, run)
+        for column in range(plan.columns):
+            for channel, place in single:
+                yield step(column, channel, place, start, rounds)
 
-    pipeline(builder, map(part, range(0, plan.rounds, most)), 2)
+    def turns(start: int) -> Iterator[list[Step]]:
+        for turn in range(start, min(start + most, plan.rounds)):
+            for channel, place in shared:
+                yield [step(column, channel, place, turn, 1, True) for column in range(plan.columns)]
+
+    parts = range(0, plan.rounds, most)
+    if not shared:
+        pipeline(builder, map(part, parts), 2)
+        return builder.build()
+    for start in parts:
+        group = builder.group()
+        issue(builder, part(start), group)
+        pipeline(builder, turns(start), INPUT_CHANNELS * QUEUE_DEPTH, len(single))
+        builder.finish(group)
     return builder.build()
 
 

@@ -486,7 +486,7 @@ def npu_kernel(
     and optionally int32 numbers, which get the elements of an object. The NumPy function gets bfloat16 as float32.
 
     With "map", "rows" and "reduce", the C++ function may take pointers to two results of one type. The NumPy function
-    and the op then return a tuple.
+    and the op then return a tuple. More than two operands have at most two types.
 
     Args:
         source: C++, which may use `aie_api/aie.hpp` and the functions of `nt/vector_math.hpp`.

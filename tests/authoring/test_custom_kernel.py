@@ -104,8 +104,43 @@ void k(const int32 *a, int32 *most, int32 *place, int32 n) {
     lambda a: (a.max(-1), a.argmax(-1)),
     {"pattern": "reduce", "tolerance": 0},
 )
+KERNELS["three operands"] = (
+    """
+void k(const int32 *a, const int32 *b, const int32 *c, int32 *out, int32 n) {
+    for (int i = 0; i < n; i += 16) {
+        const auto sum = aie::add(aie::load_v<16>(a + i), aie::load_v<16>(b + i));
+        aie::store_v(out + i, aie::sub(sum, aie::load_v<16>(c + i)));
+    }
+}
+""",
+    lambda a, b, c: a + b - c,
+    {"tolerance": 0},
+)
+KERNELS["five operands of two types"] = (
+    """
+void k(const float *a, const bfloat16 *b, const float *c, const bfloat16 *d, const bfloat16 *e,
+       float *difference, float *sum, int32 n) {
+    for (int i = 0; i < n; ++i) {
+        difference[i] = a[i] - c[i];
+        sum[i] = 4 * float(b[i]) + 2 * float(d[i]) - float(e[i]);
+    }
+}
+""",
+    lambda a, b, c, d, e: (a - c, 4 * b + 2 * d - e),
+    {"pattern": "rows", "tolerance": 1e-6},
+)
+KERNELS["sum of three operands"] = (
+    """
+void k(const int16 *a, const int16 *b, const int16 *c, int32 *out, int32 n) {
+    *out = 0;
+    for (int i = 0; i < n; ++i) *out += a[i] - 2 * b[i] + 3 * c[i];
+}
+""",
+    lambda a, b, c: (a - 2 * b.astype(np.int32) + 3 * c.astype(np.int32)).sum(-1, dtype=np.int32),
+    {"pattern": "reduce", "tolerance": 0},
+)
 EXAMPLES = {kernel.name: kernel for kernel in npu_kernels.KERNELS}
-FAST = ("blur", "scale", "dot", "layer_norm", "product")
+FAST = ("blur", "scale", "dot", "layer_norm", "product", "five operands of two types")
 
 
 @pytest.mark.parametrize(
@@ -196,6 +231,32 @@ def test_two_results_are_a_tuple() -> None:
     assert z.grad.tolist() == [3] * 5
     assert copies.cost((4096,)).counted.scalar == 2048
     assert "result1" in copies.iron((4096,))
+
+
+@pytest.mark.parametrize("options", [{"cores": 1}, {"columns": 1, "depth": 1}, {"tile": 64}])
+def test_operands_that_share_a_channel(options: dict[str, Any]) -> None:
+    kernel = made(*KERNELS["three operands"][:2], **options)
+    assert kernel.test((3000,), (70001,), targets=["npu1"], seconds=60)
+    a, b, c = (nt.from_numpy(np.random.default_rng(seed).integers(-99, 99, (50, 90))).int().T for seed in range(3))
+    with nt.default_device("sim:npu2"):
+        result = kernel(a.realize(), b.realize(), c.realize())
+        assert nt.explain(result)[-1].kernel == "custom"
+        np.testing.assert_array_equal(result.numpy(), a.numpy() + b.numpy() - c.numpy())
+
+
+def test_three_operands_of_one_type_are_limited_by_memory() -> None:
+    kernel = made(*KERNELS["three operands"][:2])
+    for target in ("npu1", "npu2"):
+        cost = kernel.cost((1 << 18,), target=target)
+        assert cost.bounds["control"] < cost.seconds < 1.5 * cost.bounds["ddr"]
+        assert "acquire(3)" in kernel.iron((4096,), target=target)
+    assert kernel.timeline((1 << 14,)).cycles > 0
+
+
+def test_operands_of_three_types_are_refused() -> None:
+    kernel = made("void k(const int32 *a, const int16 *b, const int8 *c, int32 *out) {}", lambda a, b, c: a)
+    (problem,) = kernel.check()
+    assert "3 operands of int32, int16, int8; a core has 2 input channels" in problem
 
 
 def test_an_edited_kernel_does_not_keep_constants_of_the_first_version() -> None:
