@@ -85,6 +85,12 @@ def in_body(kind: type, **change: Callable[[Any], Any]) -> Callable[[Design], De
     return changed("workers", body=body)
 
 
+def with_address(design: Design) -> Design:
+    """Give the first core buffer an address."""
+    buffer, *others = design.core_buffers
+    return dataclasses.replace(design, core_buffers=(dataclasses.replace(buffer, address=8256), *others))
+
+
 def moved(design: Design) -> Design:
     """Move all parts from core (0, 2) to core (0, 4)."""
 
@@ -160,7 +166,7 @@ CHANGES: dict[str, tuple[str, Callable[[Design], Design]]] = {
     ),
     "initial bytes": ("rope-factors", changed("core_buffers", initial=lambda bytes: b"\7" + bytes[1:])),
     "no initial bytes": ("rope-factors", changed("core_buffers", initial=lambda _: None)),
-    "address": ("linear-gelu", changed("core_buffers", address=lambda address: address and address + 64)),
+    "address": ("linear-gelu", with_address),
     "runtime words": ("runtime-word", more_words),
     "stack": ("gelu", changed("workers", stack_size=lambda size: size + 4)),
     "rounds": ("window", in_body(Loop, rounds=lambda rounds: rounds + 1)),
@@ -192,7 +198,7 @@ CHANGES: dict[str, tuple[str, Callable[[Design], Design]]] = {
 REFUSED = {
     "unknown argument": ("gelu", "depth=2", "deepness=2", "deepness"),
     "argument by place": ("window", "ObjectFifo(int32_64, name=", "ObjectFifo(int32_64, ", "positional"),
-    "dims that are no tuples": ("linear-gelu", "dims_to_stream=[(4, 512)", "dims_to_stream=[[4, 512]", "bd_dim_layout"),
+    "dims that are no tuples": ("linear-gelu", "dims_to_stream=[(4, 256)", "dims_to_stream=[[4, 256]", "bd_dim_layout"),
     "sizes that are no list": ("window", "[1, 1, 1, 2048]", "(1, 1, 1, 2048)", "copy"),
     "objects beyond the depth": ("window", "acquire(3)", "acquire(5)", "depth 4"),
     "contents in bfloat16": ("rope-factors", "], np.float32)", "], bfloat16)", "buffer"),
