@@ -150,20 +150,13 @@ class Buffer:
         buffer._memory = array
         return buffer
 
-    @property
-    def __array_interface__(self) -> dict[str, Any]:
-        """The bytes of the buffer, for `numpy.asarray`. Read-only when the array it came from is."""
-        memory = getattr(self, "_memory", None)
-        read_only = isinstance(memory, np.ndarray) and not memory.flags.writeable
-        return {"version": 3, "shape": (self.nbytes,), "typestr": "|u1", "data": (self.address, read_only)}
-
     def as_array(self, shape: tuple[int, ...], dtype: npt.DTypeLike, *, writeable: bool = True) -> npt.NDArray[Any]:
         """Return an array on the first bytes of the buffer, in C order, of any dtype of fixed size.
 
         Args:
             shape: Shape of the array.
             dtype: NumPy dtype, also one of ml_dtypes.
-            writeable: False for an array that can never be made writeable.
+            writeable: False for an array that can never be made writeable; always so if the buffer's own array is.
 
         Raises:
             ArgumentError: The array does not fit into the buffer.
@@ -172,8 +165,13 @@ class Buffer:
         needed = math.prod(shape) * dtype.itemsize
         if needed > self.nbytes or min(shape, default=0) < 0:
             raise ArgumentError(f"shape {shape} of {dtype} needs {needed} bytes, the buffer has {self.nbytes}")
-        whole = np.asarray(self if writeable else _ReadOnly(self))
-        return whole[:needed].view(dtype).reshape(shape)
+        memory = getattr(self, "_memory", None)
+        fixed = not writeable or (isinstance(memory, np.ndarray) and not memory.flags.writeable)
+        source = _Source()
+        source.buffer = self
+        source.__array_interface__ = {"version": 3, "shape": shape, "typestr": dtype.str, "data": (self.address, fixed)}
+        array = np.asarray(source)
+        return array if array.dtype == dtype else array.view(dtype)  # Records and types of ml_dtypes have no letter.
 
     @property
     def is_overwritable(self) -> bool:
@@ -201,18 +199,13 @@ class Buffer:
         return f"Buffer(address={self.address:#x}, nbytes={self.nbytes})"
 
 
-class _ReadOnly:
-    """The memory of a buffer for readers; keeps the buffer alive."""
+class _Source:
+    """Memory of a buffer that NumPy makes an array of. The array keeps both alive."""
 
-    __slots__ = ("buffer",)
+    __slots__ = ("__array_interface__", "buffer")
 
-    def __init__(self, buffer: Buffer) -> None:
-        self.buffer = buffer
-
-    @property
-    def __array_interface__(self) -> dict[str, Any]:
-        interface = self.buffer.__array_interface__
-        return {**interface, "data": (interface["data"][0], True)}
+    __array_interface__: dict[str, Any]
+    buffer: Buffer
 
 
 @dataclass(frozen=True)

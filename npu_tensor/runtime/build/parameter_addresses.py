@@ -56,7 +56,7 @@ def addresses(design: Design, words: NDArray[np.uint32]) -> dict[str, int]:
 def predicted(design: Design) -> dict[str, int]:
     """Predict the address of each runtime parameter that a worker uses, as placed by mlir-aie.
 
-    Raises BuildError if a core has so many buffers that the order of those as large as a parameter is not known.
+    Raises BuildError if the order of buffers as large as a parameter is not known, because a core has more than STABLE.
     """
     index = Index(design)
     result: dict[str, int] = {}
