@@ -56,7 +56,7 @@ class CoreFunction(NamedTuple):
         operands: Names and dtypes of the operands.
         result: Dtype of the results.
         results: Number of results, which are planes of one tensor if there are several.
-        pointers: Pointers per operand: 1, or 3 for a row and its neighbours.
+        pointers: Pointers per operand: 1, or the rows of a window.
         numbers: Number of int32 parameters at the end, each of which gets the elements of an object.
         tile: Elements of an object for `map`.
         depth: Buffers of a stream; 1 makes a core wait for its transfers, 2 lets both overlap.
@@ -85,7 +85,7 @@ class Pattern(NamedTuple):
     Attributes:
         result_shape: Function from the operands' shapes to that of a result. Raises ShapeError.
         claim: Function from the core function, a task and a target to an offer.
-        pointers: Pointers that the core function takes for each operand.
+        window: True if the core function takes pointers to an odd number of consecutive rows of one operand.
         results: Most results of the core function.
         trials: Shapes that `CustomKernel.test` tries; nothing for shapes around that of a tile.
         operand_shapes: Function from the shape of a trial to those of the operands; None if all are equal.
@@ -93,7 +93,7 @@ class Pattern(NamedTuple):
 
     result_shape: Callable[[list[Shape]], Shape]
     claim: Callable[[CoreFunction, Task, Target], Offer | Refusal]
-    pointers: int = 1
+    window: bool = False
     results: int = 1
     trials: tuple[Shape, ...] = ((1, 1), (3, 17), (5, 64), (70, 1000))
     operand_shapes: Callable[[Shape], list[Shape]] | None = None
@@ -296,6 +296,8 @@ class BandPlan(NamedTuple):
 
 BANDS: Final = 2
 """Bands of a column: each has a channel of the shim tile in both directions."""
+RUN_BYTES: Final = 1024
+"""Bytes of the innermost run of a repeated row: a power of two below the limit of 1023 words."""
 
 
 def _claim_neighbours(function: CoreFunction, task: Task, target: Target) -> Offer | Refusal:
@@ -320,39 +322,43 @@ def _claim_neighbours(function: CoreFunction, task: Task, target: Target) -> Off
 
 def band_design(function: CoreFunction, array: Array, plan: BandPlan, cycles: int) -> Design:
     """Build the design of a plan. Beyond the first and the last row, these are repeated."""
-    size, count = plan.sizes.result, len(plan.bands) - 1
+    size, count, halo = plan.sizes.result, len(plan.bands) - 1, function.pointers // 2
     builder = Builder(function.name, array.arch, -(-count // BANDS))
     operand, result = ObjectType(function.operands[0][1], (size,)), ObjectType(function.result, (size,))
     image = builder.host_buffer("image", operand.dtype, plan.rows * size)
     output = builder.host_buffer("result", result.dtype, plan.rows * size)
-    types: list[ObjectType | str] = [operand, operand, operand, result, *["int32"] * function.numbers]
+    run = math.gcd(size, RUN_BYTES // operand.itemsize)
+    types: list[ObjectType | str] = [*[operand] * function.pointers, result, *["int32"] * function.numbers]
     call = builder.function(function.name, types, function.source, cycles)
 
     def body(source: Any, results: Any, words: Any) -> None:
         def step() -> None:
-            call(*source.acquire(3), results.acquire(1), *[plan.sizes.data] * function.numbers)
+            call(*source.acquire(function.pointers), results.acquire(1), *[plan.sizes.data] * function.numbers)
             source.release(1)
             results.release(1)
 
         step()  # words are there after the first object
         for _ in range_(words[0]):
             step()
-        source.release(2)
+        source.release(2 * halo)
 
     for band in range(count):
         column, number = divmod(band, BANDS)
         shim, core = Tile(column, 0), Tile(column, 2 + number)
         first, end = plan.bands[band : band + 2]
-        source = builder.fifo(f"rows_{band}", operand, shim, [core], 2 + function.depth)
+        source = builder.fifo(f"rows_{band}", operand, shim, [core], 2 * halo + function.depth)
         results = builder.fifo(f"results_{band}", result, core, [shim], function.depth)
         words = builder.parameter(f"more_{band}", core, 1)
         builder.worker(core, body, [source, results, words])
         builder.write(words, [end - first - 1])
-        start, stop = max(first - 1, 0), min(end + 1, plan.rows)
-        repeated = [*([0] if first == 0 else []), None, *([plan.rows - 1] if end == plan.rows else [])]
-        for row in repeated:
-            begin, rows = (start, stop - start) if row is None else (row, 1)
-            builder.fill(source, image, AccessPattern.linear(rows * size, begin * size))
+        start, stop = max(first - halo, 0), min(end + halo, plan.rows)
+        above, below = start - (first - halo), end + halo - stop
+        if above:
+            builder.fill(source, image, AccessPattern(0, (above, 1, size // run, run), (0, 0, run, 1)))
+        builder.fill(source, image, AccessPattern.linear((stop - start) * size, start * size))
+        if below:
+            last = (plan.rows - 1) * size
+            builder.fill(source, image, AccessPattern(last, (below, 1, size // run, run), (0, 0, run, 1)))
         builder.drain(results, output, AccessPattern.linear((end - first) * size, first * size))
     return builder.build()
 
@@ -423,7 +429,7 @@ PATTERNS: Final[Mapping[str, Pattern]] = {
     "map": Pattern(_equal, _claim_map, results=2, trials=()),
     "rows": Pattern(_rows, _claim_rows, results=2),
     "reduce": Pattern(_without_last, partial(_claim_rows, reduces=True), results=2),
-    "neighbours": Pattern(_image, _claim_neighbours, pointers=3),
+    "neighbours": Pattern(_image, _claim_neighbours, window=True),
     "gemm": Pattern(
         _product, _claim_gemm, trials=((1, 1, 1), (3, 17, 5), (2, 8, 9, 4), (70, 300, 90)), operand_shapes=_factors
     ),

@@ -492,11 +492,11 @@ def npu_kernel(
         source: C++, which may use `aie_api/aie.hpp` and the functions of `nt/vector_math.hpp`.
         pattern: "map": equal shapes, of which each object has `tile` elements in a line. "rows": an object is a row
             (the last dimension), padded with zeros to a multiple of 64 bytes. "reduce": the same with one element of
-            result per row. "neighbours": one image, of which an object is a row; the function takes three const
-            pointers, to the row above, the row and the row below; the outermost rows are repeated. "gemm": the product
-            of two matrices; the function adds the product of a tile of each to a tile of sums, in blocks whose extents
-            are constants of namespace `tile`. Or a `Pattern` of your own: the shape of the result, and an offer with a
-            design.
+            result per row. "neighbours": one image, of which an object is a row; the function takes const
+            pointers to an odd number of rows, the middle one being that of the result; the outermost rows are repeated.
+            "gemm": the product of two matrices; the function adds the product of a tile of each to a tile of sums, in
+            blocks whose extents are constants of namespace `tile`. Or a `Pattern` of your own: the shape of the result,
+            and an offer with a design.
         tolerance: Largest difference from the NumPy function that `test` accepts, relative to 1 + its magnitude; by
             default 0.01 for floats and 0 for integers.
         tile: Elements of an object for "map".
@@ -527,11 +527,12 @@ def npu_kernel(
         prototype = prototype_of(name, source)
         names = [*inspect.signature(contract).parameters]
         operands = prototype.operands
-        if chosen.pointers > 1:  # A row and its neighbours are one operand.
-            if len(names) != 1 or len(operands) != chosen.pointers or len({dtype for _, dtype in operands}) > 1:
+        pointers = len(operands) if chosen.window else 1
+        if chosen.window:  # A row and its neighbours are one operand.
+            if len(names) != 1 or pointers < 3 or pointers % 2 == 0 or len({dtype for _, dtype in operands}) > 1:
                 raise ArgumentError(
-                    f"npu_kernel: with pattern {pattern!r}, {name} takes {chosen.pointers} pointers of one type in C++ "
-                    f"and one array in Python, not {len(operands)} and {len(names)}"
+                    f"npu_kernel: with pattern {pattern!r}, {name} takes 3, 5, 7, ... pointers of one type in C++ and "
+                    f"one array in Python, not {pointers} and {len(names)}"
                 )
             operands = ((names[0], operands[0][1]),)
         if names != [operand for operand, _ in operands]:
@@ -545,7 +546,7 @@ def npu_kernel(
             )
         text = f'{_HEADERS}{_MATH if "nt::" in source else ""}extern "C" {prototype.text};\n#line 1 "{name}"\n{source}'
         function = CoreFunction(
-            name, Source(name, text), operands, prototype.result, prototype.results, chosen.pointers,
+            name, Source(name, text), operands, prototype.result, prototype.results, pointers,
             prototype.numbers, tile, depth, columns, cores, cycles,
         )  # fmt: skip
         is_float = as_dtype(prototype.result).is_floating_point

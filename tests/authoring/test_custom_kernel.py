@@ -139,8 +139,30 @@ void k(const int16 *a, const int16 *b, const int16 *c, int32 *out, int32 n) {
     lambda a, b, c: (a - 2 * b.astype(np.int32) + 3 * c.astype(np.int32)).sum(-1, dtype=np.int32),
     {"pattern": "reduce", "tolerance": 0},
 )
+KERNELS["5x5 stencil"] = (
+    """
+void k(const int16 *a, const int16 *b, const int16 *c, const int16 *d, const int16 *e, int32 *out, int32 n) {
+    const int16 *rows[5] = {a, b, c, d, e};
+    for (int i = 0; i < n; ++i) {
+        out[i] = 0;
+        for (int y = 0; y < 5; ++y)
+            for (int x = -2; x <= 2; ++x)
+                if (i + x >= 0 && i + x < n) out[i] += (5 * y + x + 1) * rows[y][i + x];
+    }
+}
+""",
+    lambda a: sum(
+        (5 * y + x - 1)
+        * np.pad(np.pad(a.astype(np.int32), ((2, 2), (0, 0)), "edge"), ((0, 0), (2, 2)))[
+            y : y + a.shape[0], x : x + a.shape[1]
+        ]
+        for y in range(5)
+        for x in range(5)
+    ),
+    {"pattern": "neighbours", "tolerance": 0},
+)
 EXAMPLES = {kernel.name: kernel for kernel in npu_kernels.KERNELS}
-FAST = ("blur", "scale", "dot", "layer_norm", "product", "five operands of two types")
+FAST = ("blur", "scale", "dot", "layer_norm", "product", "five operands of two types", "5x5 stencil")
 
 
 @pytest.mark.parametrize(
@@ -257,6 +279,30 @@ def test_operands_of_three_types_are_refused() -> None:
     kernel = made("void k(const int32 *a, const int16 *b, const int8 *c, int32 *out) {}", lambda a, b, c: a)
     (problem,) = kernel.check()
     assert "3 operands of int32, int16, int8; a core has 2 input channels" in problem
+
+
+@pytest.mark.parametrize("halo", [1, 3])
+def test_windows_may_be_higher_than_the_image(halo: int) -> None:
+    names = [f"r{number}" for number in range(2 * halo + 1)]
+    source = f"""
+void k({", ".join(f"const int32 *{name}" for name in names)}, int32 *out, int32 n) {{
+    for (int i = 0; i < n; ++i) out[i] = {" + ".join(f"{place + 1} * {name}[i]" for place, name in enumerate(names))};
+}}
+"""
+
+    def weighted(a: Array) -> Array:
+        padded = np.pad(a, ((halo, halo), (0, 0)), "edge")
+        rows = [(place + 1) * padded[place : place + len(a)] for place in range(2 * halo + 1)]
+        return np.sum(rows, 0, dtype=np.int32)
+
+    kernel = made(source, weighted, pattern="neighbours")
+    assert kernel.test((1, 300), (2, 5), (4, 16), (33, 270), seconds=60)
+    image = np.arange(600, dtype=np.int32).reshape(20, 30)
+    with nt.default_device("sim:npu2"):
+        result = kernel(nt.from_numpy(image).realize())
+        assert nt.explain(result)[-1].kernel == "custom"
+        np.testing.assert_array_equal(result.numpy(), weighted(image))
+    assert f"acquire({2 * halo + 1})" in kernel.iron((20, 30))
 
 
 def test_an_edited_kernel_does_not_keep_constants_of_the_first_version() -> None:
@@ -522,7 +568,8 @@ def test_broken_designs_say_where_and_which_rule(name: str) -> None:
         (SCALE.replace("int32 n", "int32 *more"), {"pattern": "gemm"}, "2 results; pattern 'gemm' has 1 at most"),
         ("void k(const int32 *b, int32 *out) {}", {}, r"takes \(a\) in Python and \(b\) in C\+\+"),
         (SCALE, {"pattern": "spiral"}, "pattern must be one of map"),
-        (SCALE, {"pattern": "neighbours"}, "takes 3 pointers"),
+        (SCALE, {"pattern": "neighbours"}, r"takes 3, 5, 7, \.\.\. pointers of one type .* not 1 and 1"),
+        (SCALE.replace("a,", "a, const int32 *b,"), {"pattern": "neighbours"}, "not 2 and 1"),
         *((SCALE, {name: 0}, f"{name} must be 1 or more") for name in ("tile", "depth", "columns", "cores")),
     ],
 )
