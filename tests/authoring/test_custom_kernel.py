@@ -305,6 +305,33 @@ void k({", ".join(f"const int32 *{name}" for name in names)}, int32 *out, int32 
     assert f"acquire({2 * halo + 1})" in kernel.iron((20, 30))
 
 
+@pytest.mark.parametrize(
+    ("name", "shapes", "expected"),
+    [
+        ("add", [(0,), (3, 0, 2)], [(0,), (3, 0, 2)]),
+        ("softmax", [(0, 4)], [(0, 4)]),
+        ("total", [(0,), (3, 0), (0, 17), (5, 64)], [(), (3,), (0,), (5,)]),
+        ("product", [(0, 3, 4), (3, 0, 4), (3, 4, 0), (0, 2, 3, 4)], [(0, 4), (3, 4), (3, 0), (0, 2, 4)]),
+    ],
+)
+def test_operands_without_elements(name: str, shapes: list[tuple[int, ...]], expected: list[tuple[int, ...]]) -> None:
+    kernel = EXAMPLES[name]
+    trials = kernel.test(*shapes)
+    assert trials, repr(trials)
+    assert [trial.shape for trial in trials] == 2 * shapes
+    for shape, result in zip(shapes, expected, strict=True):
+        operands = [nt.zeros(*each, dtype=dtype) for each, (_, dtype) in kernel._with_dtypes([shape])]
+        with nt.default_device("sim:npu2"):
+            computed = kernel(*operands).float().numpy()
+        np.testing.assert_array_equal(computed, np.zeros(result))
+
+
+def test_contracts_are_tried_without_elements() -> None:
+    kernel = made("void k(const int32 *a, int32 *out, int32 n) {}", lambda a: a.max(-1), pattern="reduce")
+    with pytest.raises(ValueError, match="zero-size array"):
+        kernel.test((3, 0))
+
+
 def test_an_edited_kernel_does_not_keep_constants_of_the_first_version() -> None:
     source = """
 struct Taps { static constexpr int32 values[2] = {FACTOR, 2}; };
