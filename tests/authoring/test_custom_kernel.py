@@ -255,10 +255,13 @@ def test_two_results_are_a_tuple() -> None:
     assert "result1" in copies.iron((4096,))
 
 
-@pytest.mark.parametrize("options", [{"cores": 1}, {"columns": 1, "depth": 1}, {"tile": 64}])
-def test_operands_that_share_a_channel(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("options", "elements"),
+    [({"cores": 1}, 70001), ({"columns": 1, "depth": 1}, (1 << 20) + 5000), ({"tile": 64}, 70001)],
+)
+def test_operands_that_share_a_channel(options: dict[str, Any], elements: int) -> None:
     kernel = made(*KERNELS["three operands"][:2], **options)
-    assert kernel.test((3000,), (70001,), targets=["npu1"], seconds=60)
+    assert kernel.test((3000,), (elements,), targets=["npu1"], seconds=60)
     a, b, c = (nt.from_numpy(np.random.default_rng(seed).integers(-99, 99, (50, 90))).int().T for seed in range(3))
     with nt.default_device("sim:npu2"):
         result = kernel(a.realize(), b.realize(), c.realize())
