@@ -14,8 +14,6 @@ from npu_tensor.functions.products import linear
 from npu_tensor.functions.register import composite
 from npu_tensor.functions.shape import cat, pad
 from npu_tensor.graph.history import grad_mode
-from npu_tensor.kernels.attention import FEATURES
-from npu_tensor.kernels.attention.design import CORES, STRIP
 from npu_tensor.planner.selection import accelerators, current
 from npu_tensor.runtime.devices.device_kind import device_option
 from npu_tensor.runtime.devices.device_uri import parse_uri
@@ -154,6 +152,10 @@ def _suits_array(query: Tensor, key: Tensor, value: Tensor, devices: tuple[Accel
     The host pads operands with fewer rows than the cores of a column compute at once, which ends a launch. Products of
     so few rows stay in one launch with their neighbours. One query without a mask needs no padding: the DMA repeats it.
     """
+    # Programs without an NPU do not need these modules, which take 30 ms to import.
+    from npu_tensor.kernels.attention import FEATURES
+    from npu_tensor.kernels.attention.design import CORES, STRIP
+
     rounds = any(device_option(parse_uri(device.uri), "float32") == "bfloat16" for device in devices)
     features, is_few = query.shape[-1], query.shape[-2] < CORES * STRIP
     dtypes = (bfloat16, float16, float32) if rounds and not is_few else (bfloat16,)
