@@ -61,7 +61,7 @@ def block_floats(values: Array) -> Array:
     """Return the bytes of bfloat16 numbers (rows, columns) as blocks (rows, columns / 8, 9).
 
     Mantissas are rounded to nearest, ties to even, as in a core. If one becomes 128, the exponent of its block is one
-    more.
+    more. Blocks with infinity or NaN have the exponent 255, the largest one, and mantissas up to 127.
     """
     bits = values.view(np.uint16).reshape(len(values), -1, BLOCK)
     magnitudes = top = bits & 0x7FFF
@@ -72,8 +72,8 @@ def block_floats(values: Array) -> Array:
     mantissas = _mantissas(bits, magnitudes, exponents)
     above = (mantissas > 127).any(-1)
     if above.any():
-        exponents[above] += 1
-        mantissas[above] = _mantissas(bits[above], magnitudes[above], exponents[above])
+        exponents[above] += exponents[above] < 255
+        mantissas[above] = np.minimum(_mantissas(bits[above], magnitudes[above], exponents[above]), 127)
     result: Array = np.empty((*bits.shape[:-1], BLOCK_BYTES), np.uint8)
     result[..., :1] = exponents
     result[..., 1:].view(np.int8)[...] = mantissas

@@ -115,7 +115,7 @@ def source(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> Source:
     right, spread = operand, "spread_row"
     multiply = "nt::multiply<Tile>(a, b, sums, cursor);"
     if problem.packed:
-        right, spread, multiply = "uint8", "spread_packed_row", "nt::multiply_packed<Tile>(a, b, sums, cursor);"
+        right, spread, multiply = "uint8", "spread_words", "nt::multiply_packed<Tile>(a, b, sums, cursor);"
     if problem.product:
         multiply = f"{problem.product.name}(a, b, sums + nt::advance(cursor, Tile::slice, Tile::M * Tile::N));"
     text = store_source(problem, (tiling.m, tiling.k, tiling.n), tiling.store_rows(problem.blocks), epilogue)

@@ -40,6 +40,8 @@ ITEM: Final = 2
 """Bytes of an element."""
 OPS: Final = ("add", "swiglu", "rms_norm")
 """Ops in the order of RowOp in nt/quantized.hpp."""
+MOST_INSTRUCTIONS: Final = 16
+"""Upper bound on the length of programs that are compared with the ops."""
 LONGEST: Final = 1024 * LANES
 """Upper bound on the length of a row, which has 10 bits of a word as a number of vectors."""
 
@@ -124,6 +126,8 @@ def row_op(task: Task) -> RowOp | None:
     tensors = (*task.inputs, *task.outputs)
     if task.kind not in ("map", "row") or (len(task.inputs), len(task.outputs)) != (2, 1):
         return None
+    if len(task.program.instructions) > MOST_INSTRUCTIONS:
+        return None  # A tree of them could be exponentially large.
     row = Layout((math.prod(task.shape),), (1,))
     if any(each.dtype is not bfloat16 or each.layout is None or joined(each.layout) != row for each in tensors):
         return None

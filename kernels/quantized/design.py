@@ -42,7 +42,7 @@ MOST_TOKENS: Final = 32
 PROGRAM_BYTES: Final = 4096
 """Estimated bytes of the machine code."""
 ROW_BYTES: Final = 6144
-"""The same of the function that stores results, most of it row ops."""
+"""Estimated bytes of the machine code of `nt_leave`, most of it row ops. Peano has not compiled it."""
 CHANNELS: Final = 2
 """Channels of a shim tile."""
 WORDS: Final = 5

@@ -140,6 +140,10 @@ def test_what_is_left_to_other_kernels() -> None:
         nt.rms_norm(a.reshape(2, 1024), (1024,), b[:1024]),
         nt.rms_norm(long, (8192,), long_too),
     ]
+    deep = a
+    for _ in range(30):  # As a tree, it would have a billion instructions.
+        deep = deep * deep + b
+    left.append(deep)
     assert [between_products.claim(format, where, task_of(result)) for result in left] == [None] * len(left)
 
 

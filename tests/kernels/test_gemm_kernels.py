@@ -553,6 +553,17 @@ def test_constants_are_packed_into_the_blocks_of_the_cores() -> None:
     assert offer.operands[1].padded[0] >= 3 * 96 * 1030 * 9 // 8
 
 
+def test_packed_constants_that_are_not_finite() -> None:
+    """The largest NaN rounds to a mantissa of 128, and no exponent is above its own."""
+    bits = np.full((64, 64), 0x3F80, np.uint16)
+    bits[0, :5] = 0x7F80, 0xFF80, 0x7FC0, 0x7FFF, 0xFFFF
+    a, b = normal(16, 64), nt.from_numpy(bits.view(ml_dtypes.bfloat16)).realize()
+    on = target("aie2p", 8)._replace(bfloat16="bfp16")
+    unpacked, packed = (simulate(a @ b, [a, b], on, constant) for constant in (False, True))
+    np.testing.assert_array_equal(packed, unpacked)
+    assert not np.isfinite(packed[:, :5].astype(np.float32)).any()
+
+
 @pytest.mark.parametrize("constant", [False, True])
 def test_block_floats_are_rounded_before_what_follows(constant: bool) -> None:
     a, b, bias = normal(70, 96, seed=3), normal(96, 40, seed=4), normal(40, seed=5)

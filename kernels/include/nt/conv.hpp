@@ -210,13 +210,4 @@ inline void combine_image(const typename Tile::Operand *__restrict box, Result *
     }
 }
 
-// Repeats every T of the N words at the start of an object until they fill a vector of 16: the order of the sums.
-template <typename Product>
-inline void spread_words(const int32 *__restrict object, int32 *__restrict row) {
-    for (unsigned j = 0; j < Product::N; ++j) {
-        int32 *to = row + j / Product::T * 16 + j % Product::T;
-        for (unsigned i = 0; i < 16; i += Product::T) to[i] = object[j];
-    }
-}
-
 }  // namespace nt

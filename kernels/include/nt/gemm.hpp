@@ -186,4 +186,13 @@ inline void spread_column(const int32 *__restrict slice, int32 *__restrict colum
     }
 }
 
+// Repeats every T of the N words at the start of an object until they fill a vector of 16: the order of the sums.
+template <typename Tile>
+inline void spread_words(const int32 *__restrict object, int32 *__restrict row) {
+    for (unsigned j = 0; j < Tile::N; ++j) {
+        int32 *to = row + j / Tile::T * 16 + j % Tile::T;
+        for (unsigned i = 0; i < 16; i += Tile::T) to[i] = object[j];
+    }
+}
+
 }  // namespace nt

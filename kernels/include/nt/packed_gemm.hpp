@@ -45,13 +45,4 @@ inline void multiply_packed(const bfloat16 *__restrict a, const uint8 *__restric
     }
 }
 
-// Takes a row operand out of the begin of an object of B, and repeats every T of its N words as `spread_row` does.
-template <typename Tile>
-inline void spread_packed_row(const int32 *__restrict words, int32 *__restrict row) {
-    for (unsigned j = 0; j < Tile::N; ++j) {
-        int32 *to = row + j / Tile::T * 16 + j % Tile::T;
-        for (unsigned i = 0; i < 16; i += Tile::T) to[i] = words[j];
-    }
-}
-
 }  // namespace nt

@@ -19,6 +19,7 @@ import numpy as np
 
 from npu_tensor.dtypes import DType, bfloat16, float16, float32
 from npu_tensor.errors import ArgumentError
+from npu_tensor.kernels.block_floats import PackedOrder
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.ops.analysis import takes_steps_on_inexact
 from npu_tensor.task import Task
@@ -89,10 +90,11 @@ def as_read(host: HostOperand, values: Array) -> Array:
     Otherwise the CPU would use digits that the device does not have. A difference of 1000.5 - 1000 would then be an
     artefact of the rounding and not an error of the device.
     """
-    if values.dtype == host.dtype or (host.order is not None and host.dtype == "uint8"):  # bytes of quantized weights
+    dtype = "bfloat16" if isinstance(host.order, PackedOrder) else host.dtype
+    if values.dtype == dtype or (host.order is not None and dtype == "uint8"):  # bytes of quantized weights
         return values
     with np.errstate(all="ignore"):
-        return values.astype(host.dtype).astype(values.dtype)
+        return values.astype(dtype).astype(values.dtype)
 
 
 def tolerance(task: Task, output: int = 0, *, chosen: bool = False, coarse: bool = False) -> Tolerance:

@@ -6,7 +6,6 @@ Some configurations also compute tasks of other families, such as the ops betwee
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from npu_tensor.config import config
@@ -79,7 +78,7 @@ def _options(
     best = kernel.cost.expense.seconds
     only_ready = not device.can_build or (once and config.jit == "wait")
     most = max(best + saved, SLOWER * best * only_ready)
-    others = [*takewhile(lambda other: other.cost.expense.seconds <= most, kernel.others)]
+    others = [other for other in kernel.others if other.cost.expense.seconds <= most]
     offers = [offer for claim in within if (offer := claim(kernel.task)) is not None]
     guests = [NpuKernel(kernel.owner, kernel.task, offer) for offer in offers]
     others += [guest for guest in guests if guest.cost.expense.seconds <= most]
@@ -91,9 +90,10 @@ def _options(
 
 
 def _fits(option: NpuKernel, kernel: NpuKernel) -> bool:
-    """Return True if no operand or result of an option needs a copy that those of the kernel do not need."""
+    """Return True if an option needs no copy that the kernel does not need, besides those of constants."""
     moves = ((*each.cost.reads, *each.cost.writes) for each in (option, kernel))
-    return all(own.form in (None, other.form) for own, other in zip(*moves, strict=True))
+    constant = (*(operand.persistent for operand in kernel.task.inputs), *(False for _ in kernel.cost.writes))
+    return all(fixed or own.form in (None, other.form) for fixed, own, other in zip(constant, *moves, strict=True))
 
 
 def _reason(kernel: NpuKernel, option: NpuKernel, device: NpuDevice, once: bool) -> str:
