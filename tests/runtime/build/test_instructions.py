@@ -279,6 +279,24 @@ def test_buffers_go_around_those_with_an_address() -> None:
     assert placed(longer, 1024) == {"b": 1024, "e": 5120, "c": 7168, "a": 27168, "d": 27680}
 
 
+def test_buffers_of_a_product_are_where_the_compiler_puts_them() -> None:
+    """Addresses that mlir-aie 1.4.1 (linked with LLVM 23.1) gives a core of a rescaled int8 product on aie2."""
+    compiled = {
+        "b0": (16384, 2048),
+        "b1": (16384, 18432),
+        "sums": (8192, 34816),
+        "a0": (4096, 43008),
+        "a1": (4096, 47104),
+        "c0": (256, 51200),
+        "c1": (256, 51456),
+        "parameter": (12, 51712),
+        "words": (8, 51744),
+        "cursor": (4, 51776),
+    }
+    blocks = [CoreMemory(name, nbytes, 34816 if name == "sums" else None) for name, (nbytes, _) in compiled.items()]
+    assert placed(blocks, 2048) == {name: address for name, (_, address) in compiled.items()}
+
+
 def test_counters_come_after_a_parameter_of_their_size() -> None:
     # The words are written to 0x500 and 0x504 in the instructions of mlir-aie 1.4.1 (linked with LLVM 23.1).
     assert predicted(copy(AccessPattern.linear(64), words=2)) == {"limits": 0x500}
