@@ -394,7 +394,7 @@ def _claim_gemm(function: CoreFunction, task: Task, target: Target) -> Offer | R
     columns = min(target.columns, function.columns)
     batch = math.prod(operands.batch)
     problem = GemmProblem(target.array.arch, columns, left, word, m, n, k, batch, transposed=False)
-    tilings = ranked(problem) if k else []
+    tilings = ranked(problem)
     if not tilings:
         return Refusal(f"{function.name}: no tiles for a product of {m} x {k} x {n}")
     tiling, blocks = tilings[0], problem.blocks

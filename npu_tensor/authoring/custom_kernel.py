@@ -2,6 +2,7 @@
 
     @nt.npu_kernel('''
     void scaled_sum(const bfloat16 *__restrict a, const bfloat16 *__restrict b, bfloat16 *__restrict out, int32 n) {
+        aie::set_rounding(aie::rounding_mode::conv_even);
         for (int i = 0; i < n; i += 32)
             aie::store_v(out + i, aie::add(aie::add(aie::load_v<32>(a + i), aie::load_v<32>(a + i)),
                                            aie::load_v<32>(b + i)));
@@ -84,7 +85,8 @@ def prototype_of(name: str, source: str) -> Prototype:
     """Read the parameters of a function. Raises ArgumentError with what is wrong about them."""
     if not name.isidentifier():
         raise ArgumentError("npu_kernel: decorates a function with a name, which is also that of the C++, not a lambda")
-    match = re.search(rf"\bvoid\s+{re.escape(name)}\s*\(([^)]*)\)", source)
+    code = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
+    match = re.search(rf"\bvoid\s+{re.escape(name)}\s*\(([^)]*)\)", code)
     if match is None:
         raise ArgumentError(f"npu_kernel: the C++ has no function `void {name}(...)`; it must have the contract's name")
     operands: list[tuple[str, str]] = []
@@ -99,8 +101,9 @@ def prototype_of(name: str, source: str) -> Prototype:
             numbers += 1
         else:
             raise ArgumentError(
-                f"npu_kernel: {name} takes `{parameter}`; it must take const pointers to its operands, pointers to "
-                f"its results, and int32 numbers, in this order. Types are {', '.join(_CXX_DTYPES)}"
+                f"npu_kernel: {name} takes `{parameter}`; it must take pointers to its operands (`const T *name`), "
+                f"pointers to its results (`T *name`), and int32 numbers, in this order. "
+                f"Types are {', '.join(_CXX_DTYPES)}"
             )
     if not operands or not results:
         raise ArgumentError(
@@ -118,7 +121,7 @@ class Trial(NamedTuple):
 
     Attributes:
         shape: Shape of the operands.
-        target: Simulated array.
+        target: Simulated array, or "cpu" for operands without elements.
         problem: "" if the result is within the tolerance, else the difference or the error.
         worst: Largest difference, relative to 1 + the magnitude of the expected value.
     """
@@ -238,8 +241,8 @@ class CustomKernel:
     def test(self, *shapes: Sequence[int], targets: Sequence[str] = TARGETS, seconds: float = 20) -> Trials:
         """Compare the simulated kernel with its contract, in a process of its own.
 
-        Operands are random: normally distributed floats, integers of the whole range. No NPU computes operands without
-        elements; the op computes them on the CPU.
+        Operands are random: normally distributed floats, integers of the whole range. Empty tensors are computed on the
+        CPU, as by the op, in a trial of the target "cpu".
 
         Args:
             shapes: Shapes to try, each for all operands; by default small, odd and large ones.
@@ -250,24 +253,27 @@ class CustomKernel:
             ShapeError: The NumPy function returns another shape than the pattern.
         """
         tried = [tuple(shape) for shape in shapes] or self._shapes()
-        cases = [(target, shape, self._random(shape)) for target in targets for shape in tried]
+        where = [(target, shape) for target in targets for shape in tried if 0 not in shape]
+        cases = [(target, shape, self._random(shape)) for target, shape in where]
         expected = [self._expected(operands) for *_, operands in cases]
-        simulated = [case for case in cases if 0 not in case[1]]
         # Counting instructions would take as long as all trials.
         function = self.function._replace(cycles=_uncounted)
         if self._pattern in PATTERNS.values():
-            calls: list[partial[Array]] = [partial(_attempt, function, self._pattern, *case) for case in simulated]
+            calls: list[partial[Array]] = [partial(_attempt, function, self._pattern, *case) for case in cases]
         else:  # It may be defined in a notebook, where another process does not find it.
             kernel = CustomKernel(self.contract, function, self._pattern, self.tolerance)
-            calls = [kernel._simulation(*case) for case in simulated]
-        answers = iter(run_apart(calls, seconds))
+            calls = [kernel._simulation(*case) for case in cases]
         trials = []
-        for (target, shape, operands), values in zip(cases, expected, strict=True):
-            answer = self._on_device(target, operands) if 0 in shape else next(answers)
+        for (target, shape), answer, values in zip(where, run_apart(calls, seconds), expected, strict=True):
             if isinstance(answer, Failure):
                 trials.append(Trial(shape, target, answer.reason))
             else:
                 trials.append(Trial(shape, target, *self._compared(answer, values)))
+        for shape in (shape for shape in tried if 0 in shape):
+            operands = self._random(shape)
+            with default_device(_uri(targets[0])):
+                computed = self._recorded(*map(from_numpy, operands)).numpy()
+            trials.append(Trial(shape, "cpu", *self._compared(computed, self._expected(operands))))
         return Trials(trials)
 
     def cost(self, *shapes: Sequence[int], target: str = "npu2") -> KernelCost:
@@ -348,6 +354,8 @@ class CustomKernel:
 
     def _planned(self, shapes: Sequence[Sequence[int]], target: str) -> Offer | Refusal:
         shapes = shapes or self._shapes()[-1:]
+        if any(0 in shape for shape in shapes):
+            return Refusal(f"{self.name}: an operand has no elements, so the CPU computes the op")
         descs = [TensorDesc.of(tuple(shape), as_dtype(dtype)) for shape, (_, dtype) in self._with_dtypes(shapes)]
         return capture_task(self._recorded, descs, simulated_target(parse_uri(_uri(target))))[1]
 
@@ -367,11 +375,6 @@ class CustomKernel:
         offer = self._offer((shape,), target)
         result_shape = self._result_shape([operand.shape for operand in operands])
         return partial(_simulated, offer.design(), offer.operands, operands, result_shape)
-
-    def _on_device(self, target: str, operands: Sequence[Array]) -> Array:
-        """Compute the op with a simulated NPU as the default device."""
-        with default_device(_uri(target)):
-            return self._recorded(*map(from_numpy, operands)).numpy()
 
     def _shapes(self) -> list[Shape]:
         tile = self.function.tile
@@ -501,11 +504,13 @@ def npu_kernel(
     and the op then return a tuple. More than two operands have at most two types.
 
     Args:
-        source: C++, which may use `aie_api/aie.hpp` and the functions of `nt/vector_math.hpp`.
+        source: C++, which may use `aie_api/aie.hpp` and the functions of `nt/vector_math.hpp`. A core rounds down
+            until it calls `aie::set_rounding`.
         pattern: "map": equal shapes, of which each object has `tile` elements in a line. "rows": an object is a row
             (the last dimension), padded with zeros to a multiple of 64 bytes. "reduce": the same with one element of
             result per row. "neighbours": one image, of which an object is a row; the function takes const
-            pointers to an odd number of rows, the middle one being that of the result; the outermost rows are repeated.
+            pointers to an odd number of rows, 13 at most with `depth=2`, the middle one being that of the result; the
+            outermost rows are repeated.
             "gemm": the product of two matrices; the function adds the product of a tile of each to a tile of sums, in
             blocks whose extents are constants of namespace `tile`. Or a `Pattern` of your own: the shape of the result,
             and an offer with a design.
@@ -531,11 +536,11 @@ def npu_kernel(
     if chosen is None:
         raise ArgumentError(f"npu_kernel: pattern must be one of {', '.join(PATTERNS)}, not {pattern!r}")
     for name, value in (("tile", tile), ("depth", depth), ("columns", columns), ("cores", cores)):
-        if value < 1:
-            raise ArgumentError(f"npu_kernel: {name} must be 1 or more, not {value}")
+        if not isinstance(value, int) or value < 1:
+            raise ArgumentError(f"npu_kernel: {name} must be 1 or more, an integer, not {value!r}")
 
     def decorate(contract: Callable[..., Array]) -> CustomKernel:
-        name = contract.__name__
+        name = getattr(contract, "__name__", "")
         prototype = prototype_of(name, source)
         names = [*inspect.signature(contract).parameters]
         operands = prototype.operands
