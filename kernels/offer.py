@@ -40,6 +40,13 @@ Bfloat16 = Literal["exact", "bfp16"]
   several times as fast. The older generation always multiplies exactly.
 """
 
+Functions = Literal["exact", "approximate"]
+"""Policy for exp, tanh, and sigmoids, whose results element-wise kernels round to bfloat16.
+
+- exact: compute polynomials of float32.
+- approximate: on the generation with instructions for exp2 and tanh, use these, with errors of a few in a hundred. The
+  older generation always computes polynomials.
+"""
 
 LEAST_ROOM: Final = 32 << 10
 MOST_ROOM: Final = 512 << 10
@@ -61,12 +68,13 @@ def padded_shape(shape: tuple[int, ...], elements: int) -> tuple[int, ...]:
 
 
 class Target(NamedTuple):
-    """Target of a claim: generation of the array, number of columns, policies for float32 and bfloat16."""
+    """Target of a claim: generation of the array, number of columns, policies for dtypes and functions."""
 
     array: Array
     columns: int
     float32: Float32 = "exact"
     bfloat16: Bfloat16 = "exact"
+    functions: Functions = "exact"
 
 
 class Order(Protocol):
@@ -116,7 +124,7 @@ class Offer(NamedTuple):
         scalars: Inputs of the task that are numbers. Each becomes a word of every runtime parameter of the design: an
             integer, 0 or 1, or the bits of a float32.
         coarse: True if operands lose digits of their dtype, as block floats do in the core, and a product with
-            quantized weights does on the CPU.
+            quantized weights does on the CPU; or if functions are approximate.
         others: Factories of slower offers with other configurations, fastest first, for a missing binary that cannot be
             built.
         claim_within: Claim of other tasks, such as those between two products, in the configuration of this offer. None

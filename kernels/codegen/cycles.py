@@ -52,6 +52,14 @@ schedules). Such loops are not pipelined.
 SCALAR_STEP: Final = SCALAR_LATENCY + 4
 """Cycles of a scalar loop's round that loads, compares and branches: a latency and the slots of a jump. Assumed."""
 
+_BRIEF_FORMS: Final = (
+    "short maximum zero",
+    "short neg",
+    "approximate exp",
+    "short approximate exp",
+    "approximate tanh",
+)
+
 ACCUMULATOR, BRIEF = 2, 4
 """Kinds of registers, as bits; 1 are vectors. A value with none was just loaded and goes where it is needed first."""
 
@@ -67,7 +75,7 @@ class PrimitiveForm(NamedTuple):
     @property
     def brief(self) -> bool:
         """True if the result is a register of bfloat16."""
-        return self.name in ("short maximum zero", "short neg")
+        return self.name in _BRIEF_FORMS
 
     @property
     def briefs(self) -> tuple[int, ...]:
@@ -299,6 +307,7 @@ def program_bytes(
     precision: Mapping[int, Precision] = MappingProxyType({}),
     numbers: Collection[int] | None = None,
     forms: Mapping[int, PrimitiveForm] = NO_FORMS,
+    arch: Arch = "aie2",
 ) -> int:
     """Estimate the machine code of a loop over a vector: a bundle per instruction of functions, load and store."""
     chosen = range(len(program.instructions)) if numbers is None else numbers
@@ -306,7 +315,7 @@ def program_bytes(
     for number in chosen:
         bundles += 1
         if program.instructions[number].operands:
-            bundles += sum(_of_instruction(program, number, "aie2", precision, forms).work.slots)
+            bundles += sum(_of_instruction(program, number, arch, precision, forms).work.slots)
     return bundles * _BUNDLE_BYTES
 
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from npu_tensor.kernels.codegen.cycles import PrimitiveForm, has_code
+from npu_tensor.kernels.codegen.cycles import NO_FORMS, PrimitiveForm, has_code
 from npu_tensor.ops.analysis import Precision, exact_in_bfloat16, needed, nonnegative, precisions
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.ops.primitives import PRIMITIVES
@@ -66,6 +66,15 @@ FORMS: Final[Mapping[str, str]] = {
     "lt constant": "nt::lt({x}, {constant}f)",
     "maximum constant": "nt::maximum({x}, {constant}f)",
     "minimum constant": "nt::minimum({x}, {constant}f)",
+}
+
+# C++ of the forms that use instructions of aie2p and round to fewer digits than bfloat16 has.
+APPROXIMATE_FORMS: Final[Mapping[str, str]] = {
+    "approximate exp": "nt::approximate_exp({x})",
+    "short approximate exp": "nt::approximate_exp({short_x})",
+    "approximate tanh": "nt::approximate_tanh({x})",
+    "short logistic": "nt::approximate_logistic({short_x})",
+    "short div one plus exp short": "nt::approximate_logistic({short_x}, {short_y})",
 }
 
 
@@ -142,6 +151,7 @@ def statements(
     short: Collection[int] = (),
     prefix: str = "v",
     by_reciprocal: bool = False,
+    approximate: bool = False,
 ) -> Statements:
     """Generate the statements that compute `roots` from the expressions in `given`.
 
@@ -157,14 +167,16 @@ def statements(
         short: Members of `given` whose expressions are bfloat16 registers, which are cheaper to multiply.
         prefix: Prefix of the variable names.
         by_reciprocal: True if the C++ variable length_reciprocal replaces divisions by the length of a row.
+        approximate: True to use APPROXIMATE_FORMS.
 
     Raises:
         KeyError: The program has a `refusal`.
     """
     roots = list(program.outputs if roots is None else roots)
     order = needed(program, roots, given)
-    precision_of = precisions(program, order, precision, short)
-    forms = cheaper(program, order, precision_of, short, invariant, by_reciprocal)
+    coarse = approximate_forms(program, order, short) if approximate else {}
+    precision_of = precisions(program, order, precision, short, tolerant(program, order, coarse))
+    forms = cheaper(program, order, precision_of, short, invariant, by_reciprocal, coarse)
     skipped = unread(program, order, forms) - set(roots)
     hoisted: list[str] = []
     body: list[str] = []
@@ -203,12 +215,20 @@ def statements(
     return Statements(hoisted, body, values, stored)
 
 
-def unread(program: Program, order: Iterable[int], forms: Mapping[int, PrimitiveForm]) -> set[int]:
-    """Return the square roots that nothing reads, because forms of their reciprocals read their operands instead."""
-    read = set(program.outputs)
-    for number in order:
-        read.update(forms[number][1:3] if number in forms else program.instructions[number].operands)
-    return {number for number in order if program.instructions[number].primitive == "sqrt" and number not in read}
+def unread(program: Program, order: Sequence[int], forms: Mapping[int, PrimitiveForm]) -> set[int]:
+    """Return the instructions that nothing reads, because forms read their operands instead."""
+    read, bypassed, result = set(program.outputs), set[int](), set[int]()
+    for number in reversed(order):
+        operands = program.instructions[number].operands
+        if number in bypassed and number not in read:
+            result.add(number)
+            bypassed.update(operands)
+        elif number in forms:
+            read.update(forms[number][1:3])
+            bypassed.update(operands)
+        else:
+            read.update(operands)
+    return result
 
 
 def _expression(
@@ -225,7 +245,8 @@ def _expression(
         constant = None if form.constant is None else _float32(form.constant)
         parts = "" if constant is None else str(_parts(constant, 2 if precision == "half" else 3))
         factors = {"x": values[form.x], "y": values[form.y], "short_x": brief[form.x], "short_y": brief[form.y]}
-        return FORMS[form.name].format(precision=precision, constant=constant, parts=parts, **factors)
+        text = FORMS.get(form.name) or APPROXIMATE_FORMS[form.name]
+        return text.format(precision=precision, constant=constant, parts=parts, **factors)
     if primitive == "constant":
         return broadcast(literal(value, dtype), dtype, lanes)
     template = ""
@@ -244,10 +265,11 @@ def cheaper(
     short: Collection[int] = (),
     invariant: Collection[int] = (),
     by_reciprocal: bool = False,
+    coarse: Mapping[int, PrimitiveForm] = NO_FORMS,
 ) -> dict[int, PrimitiveForm]:
     """Find the instructions of `order` for which the header has a function cheaper than the general one.
 
-    The arguments are those of `statements`.
+    The arguments are those of `statements`, and the forms found by `approximate_forms`.
     """
     exact = exact_in_bfloat16(program, order, short)
     positive = nonnegative(program, order)
@@ -263,6 +285,12 @@ def cheaper(
         if not 1 <= len(operands) <= 2 or program.instructions[operands[-1]].dtype != "float32" or number in short:
             continue
         x, y = operands[0], operands[-1]
+        if number in coarse:
+            forms[number] = coarse[number]
+            if coarse[number].brief:
+                brief.add(number)
+                exact.add(number)
+            continue
         if len(operands) == 1:
             if (primitive == "neg" and x in brief) or (
                 primitive == "exp" and x in exact and precision_of[number] == "half"
@@ -311,6 +339,48 @@ def cheaper(
             forms[number] = form
             brief.update([number] if form.brief else [])
     return forms
+
+
+def approximate_forms(
+    program: Program, order: Iterable[int], short: Collection[int] = ()
+) -> Mapping[int, PrimitiveForm]:
+    """Find the instructions of `order` that have a form among APPROXIMATE_FORMS."""
+    exact = exact_in_bfloat16(program, order, short)
+    forms = ((number, _approximate(program, number, exact)) for number in order)
+    return {number: form for number, form in forms if form is not None}
+
+
+def tolerant(program: Program, order: Sequence[int], coarse: Mapping[int, PrimitiveForm]) -> set[int]:
+    """Return the instructions that never need full operands because `coarse` forms replace them.
+
+    The errors of hyperbolic tangents hardly depend on those of their operands. The relative error of an exponential
+    is the absolute one of its operand, which grows with it.
+    """
+    return unread(program, order, coarse) | {number for number, form in coarse.items() if not form.name.endswith("exp")}
+
+
+def _approximate(program: Program, number: int, exact: Collection[int]) -> PrimitiveForm | None:
+    """Return the form of an instruction among APPROXIMATE_FORMS, if there is one."""
+    primitive, operands, _, _ = program.instructions[number]
+    if primitive == "exp":
+        is_short = operands[0] in exact
+        return PrimitiveForm("short approximate exp" if is_short else "approximate exp", operands[0], operands[0])
+    if primitive == "tanh":
+        return PrimitiveForm("approximate tanh", operands[0], operands[0])
+    if primitive == "div" and (power := _power_plus_one(program, operands[1])) is not None:
+        if _constant(program, operands[0]) == 1:
+            return PrimitiveForm("short logistic", power, power)
+        return PrimitiveForm("short div one plus exp short", operands[0], power)
+    return None
+
+
+def _power_plus_one(program: Program, number: int) -> int | None:
+    """Return x if an instruction is 1 + exp(x)."""
+    primitive, operands, _, _ = program.instructions[number]
+    for one, power in (operands, operands[::-1]) if primitive == "add" else ():
+        if _constant(program, one) == 1 and program.instructions[power].primitive == "exp":
+            return program.instructions[power].operands[0]
+    return None
 
 
 def _is_length(program: Program, number: int) -> bool:

@@ -34,7 +34,7 @@ def host_dtypes(task: Task, target: Target) -> tuple[str | None, ...] | Refusal:
     results = [output.dtype.name for output in task.outputs]
     if target.float32 == "exact":
         reason = next((EXACT[name] for name in EXACT if name in (*operands, *results)), None)
-        if reason is not None and not (_is_rounded(task) or _only_moves(task) or _sums_products(task)):
+        if reason is not None and not (is_rounded(task) or _only_moves(task) or _sums_products(task)):
             return Refusal(reason)
     elif _shows_rounding(task):
         return Refusal("float16 passes through bfloat16, which an integer or bool result would show")
@@ -60,7 +60,8 @@ def _shows_rounding(task: Task) -> bool:
     return any(rounded[number] and not output.dtype.is_floating_point for output, number in outputs)
 
 
-def _is_rounded(task: Task) -> bool:
+def is_rounded(task: Task) -> bool:
+    """Return True if all results are rounded to bfloat16, even if some are then widened."""
     return all(
         output.dtype.name == "bfloat16"
         or (output.dtype.name in EXACT and task.program.instructions[number].primitive == "round_bfloat16")

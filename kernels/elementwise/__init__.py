@@ -6,7 +6,7 @@ from functools import partial
 
 from npu_tensor.dtypes import float16, float32
 from npu_tensor.kernels.codegen import emitter
-from npu_tensor.kernels.codegen.storage import host_dtypes
+from npu_tensor.kernels.codegen.storage import host_dtypes, is_rounded
 from npu_tensor.kernels.codegen.words import word_dtype
 from npu_tensor.kernels.elementwise.design import PROGRAM_BYTES, cost, cycles, design
 from npu_tensor.kernels.elementwise.source import Formula
@@ -49,17 +49,18 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         tensors.index(number) if operand.layout is not None else ~numbers.index(number)
         for number, operand in enumerate(task.inputs)
     )
-    formula = Formula(task.name, task.program, slots, lanes, _precision(task, target))
-    arch = target.array.arch
+    arch, approximate = target.array.arch, _approximate(task, target)
+    formula = Formula(task.name, task.program, slots, lanes, _precision(task, target), approximate)
     tiling, predicted = min(((each, cost(each, formula, arch)) for each in tilings), key=lambda pair: cycles(*pair))
     if predicted.program_bytes > PROGRAM_BYTES:
         return Refusal(f"about {predicted.program_bytes} bytes of machine code, and a core has {PROGRAM_BYTES} for it")
     return Offer(
         "elementwise",
-        _reason(task, tiling),
+        _reason(task, tiling) + ("; exp and tanh by instructions of the array" if approximate else ""),
         partial(design, arch, tiling, formula, predicted),
         tiling.host_operands(),
         tuple((number, dtype) for number, dtype in words if dtype),
+        coarse=approximate,
     )
 
 
@@ -67,6 +68,16 @@ def _precision(task: Task, target: Target) -> Precision:
     """Return half precision unless a float32 result must be more exact than its operands."""
     exact = target.float32 == "emulate" and any(output.dtype is float32 for output in task.outputs)
     return "full" if exact else "half"
+
+
+def _approximate(task: Task, target: Target) -> bool:
+    """Return True if functions may be approximate, and the program and the array have some."""
+    return (
+        target.functions == "approximate"
+        and target.array.arch == "aie2p"
+        and is_rounded(task)
+        and any(step.primitive in ("exp", "tanh") for step in task.program.instructions)
+    )
 
 
 def _reason(task: Task, tiling: ElementwisePlan) -> str:

@@ -34,6 +34,7 @@ class Formula(NamedTuple):
             parameter.
         lanes: Elements per vector.
         precision: Precision that the outputs need.
+        approximate: True to use instructions of less precision; see `emitter.APPROXIMATE_FORMS`.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Formula(NamedTuple):
     slots: tuple[int, ...]
     lanes: int
     precision: Precision
+    approximate: bool = False
 
     @property
     def words(self) -> int:
@@ -123,7 +125,13 @@ def map_text(form: ElementwiseForm, formula: Formula, unrolled: int = 1) -> str:
             register = "bfloat16" if number in short else emitter.REGISTERS[dtype]
             expressions[number] = f"nt::load<{register}, {lanes}>(in{slot} + {place})"
     code = emitter.statements(
-        program, expressions, lanes, formula.precision, invariant=invariants(form, formula), short=short
+        program,
+        expressions,
+        lanes,
+        formula.precision,
+        invariant=invariants(form, formula),
+        short=short,
+        approximate=formula.approximate,
     )
     stores = [f"nt::store(out{number} + i, {code.stored[root]});" for number, root in enumerate(program.outputs)]
     word = {name: f"words[{formula.words + place}]" for place, name in enumerate(counts(form))}

@@ -5,8 +5,8 @@
                   "exported_name": "add_f32_1024"}]}
 
 Besides its six fields an entry may have `op_params`, keywords of the function; `cols`, the number of columns of the
-array; `float32` and `bfloat16`, their precision on the array; and `ops`, see `ops_json`. Everything is checked before
-the first kernel is built. Errors name the place in the file by a JSON pointer (RFC 6901).
+array; `float32`, `bfloat16` and `functions`, their precision on the array; and `ops`, see `ops_json`. Everything is
+checked before the first kernel is built. Errors name the place in the file by a JSON pointer (RFC 6901).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.ggml_hsa import function_files as kernel_source
 from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.ggml_hsa.ops_json import DEFAULT_FLOAT32
-from npu_tensor.kernels.offer import Bfloat16, Float32
+from npu_tensor.kernels.offer import Bfloat16, Float32, Functions
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
 from npu_tensor.runtime.store.kernel_directory import EXPORTED_NAME
 
@@ -36,7 +36,7 @@ EXAMPLES: Final = ("minimal", "example")
 """Names of the installed configurations."""
 
 REQUIRED: Final = ("kernel_name", "kernel_source", "arch", "input_tensors", "output_tensor", "exported_name")
-OPTIONAL: Final = ("op_params", "cols", "float32", "bfloat16", "ops")
+OPTIONAL: Final = ("op_params", "cols", "float32", "bfloat16", "functions", "ops")
 LONGEST_NAME: Final = 230
 """Length limit of an exported name, in characters; a file name may have 255 bytes, and the longest suffix has 16."""
 
@@ -188,6 +188,7 @@ def _checked(value: Any, number: int, directories: Sequence[Path]) -> Entry:
         cols=_columns(value, ARRAYS[arch].columns),
         float32=_choice(value, "float32", get_args(Float32), DEFAULT_FLOAT32),
         bfloat16=_choice(value, "bfloat16", get_args(Bfloat16), "exact"),
+        functions=_choice(value, "functions", get_args(Functions), "exact"),
         ops=ops,
     )
     kernel.planned  # noqa: B018  # raises the problems of the entry as a whole

@@ -13,7 +13,7 @@ from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.ggml_hsa import function_files as kernel_source
 from npu_tensor.ggml_hsa import ops_json as recorded
 from npu_tensor.ggml_hsa.single_task import capture_task, request_for
-from npu_tensor.kernels.offer import Bfloat16, Float32, Offer, Target
+from npu_tensor.kernels.offer import Bfloat16, Float32, Functions, Offer, Target
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
 from npu_tensor.runtime.store.requests import Request
 from npu_tensor.task import Refusal, Task
@@ -41,6 +41,7 @@ class Entry:
         cols: Number of columns of the array; 0 for all.
         float32: Precision of float32 on the array.
         bfloat16: Precision of bfloat16 on the array.
+        functions: Precision of exp, tanh and sigmoids on the array.
         ops: Recorded ops in place of a function; see `ops_json`.
     """
 
@@ -54,13 +55,14 @@ class Entry:
     cols: int = 0
     float32: Float32 = recorded.DEFAULT_FLOAT32
     bfloat16: Bfloat16 = "exact"
+    functions: Functions = "exact"
     ops: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def target(self) -> Target:
         """The array that the kernel is for."""
         array = ARRAYS[self.arch]
-        return Target(array, self.cols or array.columns, self.float32, self.bfloat16)
+        return Target(array, self.cols or array.columns, self.float32, self.bfloat16, self.functions)
 
     @cached_property
     def planned(self) -> Planned:

@@ -214,6 +214,8 @@ def entry_for(graph: nx.DiGraph | ItemGraph, task: Task, target: Target) -> dict
         entry["float32"] = target.float32
     if target.bfloat16 != "exact":
         entry["bfloat16"] = target.bfloat16
+    if target.functions != "exact":
+        entry["functions"] = target.functions
     return entry
 
 

@@ -169,12 +169,16 @@ def exact_in_bfloat16(program: Program, order: Iterable[int], known: Collection[
 
 
 def precisions(
-    program: Program, order: Sequence[int], precision: Precision, short: Collection[int] = ()
+    program: Program,
+    order: Sequence[int],
+    precision: Precision,
+    short: Collection[int] = (),
+    tolerant: Collection[int] = (),
 ) -> dict[int, Precision]:
     """Return the precision that each instruction needs so that the results have `precision`.
 
     An instruction may be less exact only if its error does not grow on the way to a result. Operands come first in
-    `order`, and `short` instructions are exact in bfloat16.
+    `order`, `short` instructions are exact in bfloat16, and `tolerant` ones never need full operands.
     """
     result: dict[int, Precision] = dict.fromkeys(order, precision)
     positive = nonnegative(program, order)
@@ -182,7 +186,7 @@ def precisions(
         primitive, operands, _, _ = program.instructions[number]
         error = PRIMITIVES[primitive].error
         keeps = error in ("kept", "chosen") or (error == "kept of nonnegative" and positive.issuperset(operands))
-        if not keeps or result[number] == "full":
+        if number not in tolerant and (not keeps or result[number] == "full"):
             result.update(dict.fromkeys(operands, "full"))
     exact = exact_in_bfloat16(program, order, short)
     for number in order:

@@ -245,9 +245,10 @@ _LOOPS: Final = {
 }
 
 
-def _statements() -> Iterator[tuple[str, str]]:
+def _statements(arch: Arch) -> Iterator[tuple[str, str]]:
     """Yield the name of each counted function and the C++ that counts it into `out`."""
-    names = [(name, "float32") for name in (*_FLOAT.split(), *emitter.FORMS, *_REDUCTIONS.split())]
+    forms = {**emitter.FORMS, **(emitter.APPROXIMATE_FORMS if arch == "aie2p" else {})}
+    names = [(name, "float32") for name in (*_FLOAT.split(), *forms, *_REDUCTIONS.split())]
     names += [
         (name, dtype)
         for name in (*_INTEGER.split(), *_REDUCTIONS.split())
@@ -261,9 +262,9 @@ def _statements() -> Iterator[tuple[str, str]]:
         if name in _REDUCTIONS.split():
             statement = f"reduce<nt::{name}<{element}, {lanes}>>(out, {value});"
         else:
-            if name in emitter.FORMS:
+            if name in forms:
                 parts = 2 if precision == "half" else 3
-                text = emitter.FORMS[name].format(
+                text = forms[name].format(
                     x="x", y="x", short_x="one()", short_y="one()", constant="0.1", parts=parts, precision=precision
                 )
             elif name == "select":
@@ -288,7 +289,7 @@ def _statements() -> Iterator[tuple[str, str]]:
 
 def counted(arch: Arch) -> dict[str, list[int]]:
     """Count the functions for one array. Precisions that differ in nothing share an entry without one."""
-    statements = dict(_statements())
+    statements = dict(_statements(arch))
     lines = [_HEAD, *(f'extern "C" void f{i}(int *out) {{ {text} }}' for i, text in enumerate(statements.values()))]
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
     if not compiler:

@@ -53,7 +53,9 @@ def model(x: nt.Tensor, w: nt.Tensor, b: nt.Tensor) -> tuple[nt.Tensor, ...]:
 
 
 @needs_compiler
-@pytest.mark.parametrize("uri", ["sim:npu2", "sim:npu1?cols=2&float32=emulate", "sim:npu2?bfloat16=bfp16"])
+@pytest.mark.parametrize(
+    "uri", ["sim:npu2", "sim:npu1?cols=2&float32=emulate", "sim:npu2?bfloat16=bfp16", "sim:npu2?functions=approximate"]
+)
 def test_an_entry_makes_the_design_that_was_run(tmp_path: Path, uri: str) -> None:
     """The designs are taken from the plans, which know nothing of entries."""
     ran = set()

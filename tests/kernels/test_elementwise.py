@@ -28,6 +28,7 @@ from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import ProgramBuilder
 from npu_tensor.planner.fuse import cut
+from npu_tensor.runtime.npu.agreement import disagreement, tolerance
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Fusion, Input, NumberInput, Output, Refusal, Task, TensorInput
 from npu_tensor.tensor import Tensor
@@ -244,6 +245,83 @@ def test_float32_by_policy() -> None:
     x, y = (values.astype(nt.bfloat16.numpy).astype(np.float64) for values in (x, y))
     assert normalized_error(rounded, np.tanh(x) * y) < 1e-8
     assert "rounded to bfloat16" in claimed(exp, target("aie2p", 1, "bfloat16")).reason
+
+
+APPROXIMATE: dict[str, tuple[Any, Any, float, float]] = {
+    "exp": (Tensor.exp, np.exp, math.inf, 0.0325),
+    "tanh": (Tensor.tanh, np.tanh, 0.0379, 0.082),
+    "sigmoid": (Tensor.sigmoid, lambda x: 1 / (1 + np.exp(-x)), 0.0205, 1.0),
+    "silu": (Tensor.silu, lambda x: x / (1 + np.exp(-x)), 0.0198, 1.0),
+    "gelu": (
+        lambda x: nt.gelu(x, approximate="tanh"),
+        lambda x: x / (1 + np.exp(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+        0.0132,
+        1.0,
+    ),
+}
+"""Approximate functions, their formulas, and their largest absolute and relative errors, as in docs/kernels.md."""
+FAST = target("aie2p", 1)._replace(functions="approximate")
+
+
+@pytest.mark.parametrize("name", APPROXIMATE)
+def test_approximate_functions_of_all_numbers(name: str) -> None:
+    """Compared in float64. Subnormal operands count as zeros, and NaN stays NaN."""
+    function, formula, absolute, relative = APPROXIMATE[name]
+    x = np.arange(1 << 16, dtype=np.uint16).view(nt.bfloat16.numpy)
+    operand = nt.from_numpy(x).realize()
+    with np.errstate(all="ignore"):
+        got = simulated(function(operand), FAST, x).astype(np.float64)
+        wide = x.astype(np.float64)
+        expected = formula(wide)
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))
+        size = abs(expected)
+        chosen = (abs(wide) >= 2.0**-126) & np.isfinite(wide) & (size < 3.38e38) & (size >= 2.0**-126)
+        error = abs(got - expected)[chosen]
+        largest, largest_relative = error.max(), (error / size[chosen]).max()
+    assert largest <= absolute * 1.005
+    assert math.isinf(absolute) or largest >= absolute * 0.99
+    assert relative * 0.99 <= largest_relative <= relative * 1.005
+
+
+@pytest.mark.parametrize("name", APPROXIMATE)
+def test_approximate_functions_agree_as_coarse_ones(name: str) -> None:
+    function, formula, *_ = APPROXIMATE[name]
+    operand, x = normal((3000,), nt.bfloat16)
+    assert claimed(task_of(function(operand)), FAST).coarse
+    got = simulated(function(operand), FAST, x)
+    right = formula(x.astype(np.float64)).astype(nt.bfloat16.numpy)
+    allowed = tolerance(task_of(function(operand)), chosen=True, coarse=True)
+    assert disagreement(got, right, allowed) is None
+    assert disagreement(got[::-1].copy(), right, allowed) is not None
+
+
+def test_approximate_parts_of_a_chain() -> None:
+    """Operands of other ops, a power that is read twice, and a result that is widened after it was rounded."""
+    a, x = normal((40, 64), nt.bfloat16)
+    wide = x.astype(np.float64)
+    sigmoid = 1 / (1 + np.exp(-wide))
+    for result, expected in (
+        ((a * a).tanh() * a, np.tanh(wide * wide) * wide),
+        ((-a).exp() * a.sigmoid(), np.exp(-wide) * sigmoid),
+        ((a.exp() * a).silu().float(), wide * np.exp(wide) / (1 + np.exp(-wide * np.exp(wide)))),
+        ((a * a - a).exp(), np.exp(wide * wide - wide)),
+    ):
+        assert claimed(task_of(result), FAST).coarse
+        assert 1e-6 < normalized_error(simulated(result, FAST, flat(x)).reshape(40, 64), expected) < 5e-3
+
+
+def test_what_stays_exact() -> None:
+    """The older array, results of other dtypes, and other functions."""
+    a, c = normal((300,), nt.bfloat16)[0], normal((300,), nt.float32)[0]
+    for result, where in (
+        (a.exp(), target("aie2")),
+        (c.exp(), target("aie2p", 0, "emulate")),
+        (a.gelu(), target("aie2p")),
+        (a.expm1(), target("aie2p")),
+    ):
+        exact, other = (claimed(task_of(result), where._replace(functions=each)) for each in ("exact", "approximate"))
+        assert exact.design() == other.design()
+        assert not other.coarse
 
 
 def test_refusals_say_why() -> None:

@@ -325,20 +325,37 @@ T reduce_min(const vector<T, N> &v) {
 
 #if __AIE_ARCH__ >= 21
 
-// Only aie2p has instructions for these. The result has the precision of bfloat16.
+// Only aie2p has instructions for these. They read accumulators, 16 lanes at a time, and convert like a NARROW.
+namespace detail {
+template <unsigned N, typename Function>
+vector<bfloat16, N> of_lanes(const vector<float, N> &v, Function function) {
+    vector<bfloat16, N> result;
+    result.follow(nt_host::issue(nt_host::NARROW, nt_host::pieces(N, 16), v));
+    detail::with_rounding([&](auto mode) {
+        for (unsigned i = 0; i < N; ++i)
+            result.data[i].bits = detail::rounded_bfloat16<mode()>(std::bit_cast<uint32>(function(v.data[i])));
+    });
+    return result;
+}
+}  // namespace detail
+// 2^n (1 + f) for x = n + f. Published; zero, infinity and NaN are assumed to be those of the function.
 template <typename To, unsigned N>
     requires std::is_same_v<To, bfloat16>
 vector<bfloat16, N> exp2(const vector<float, N> &v) {
-    accum<accfloat, N> result;
-    for (unsigned i = 0; i < N; ++i) result.data[i] = __builtin_exp2f(v.data[i]);
-    return result.template to_vector<bfloat16>();
+    return detail::of_lanes(v, [](float x) {
+        if (!(__builtin_fabsf(x) < 256)) return __builtin_exp2f(x);
+        const float whole = __builtin_floorf(x);
+        return __builtin_exp2f(whole) * (1 + (x - whole));
+    });
 }
+// x up to 0.5, which is published with the error there, 0.038. Assumed: never below 0.5 beyond it, else the function.
 template <typename To, unsigned N>
     requires std::is_same_v<To, bfloat16>
 vector<bfloat16, N> tanh(const vector<float, N> &v) {
-    accum<accfloat, N> result;
-    for (unsigned i = 0; i < N; ++i) result.data[i] = __builtin_tanhf(v.data[i]);
-    return result.template to_vector<bfloat16>();
+    return detail::of_lanes(v, [](float x) {
+        const float size = __builtin_fabsf(x), exact = __builtin_tanhf(size);
+        return __builtin_copysignf(size <= 0.5f ? size : exact < 0.5f ? 0.5f : exact, x);
+    });
 }
 
 #endif

@@ -6,6 +6,7 @@
 // and results may count as zeros, as they do in the array's arithmetic.
 #pragma once
 
+#include "approximate.hpp"
 #include "arithmetic.hpp"
 #include "division.hpp"
 #include "exponential.hpp"

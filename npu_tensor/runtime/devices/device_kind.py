@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple, get_args
 
 from npu_tensor.dataflow.array import ARRAYS, Array
 from npu_tensor.errors import DeviceError
-from npu_tensor.kernels.offer import Bfloat16, Float32, Target
+from npu_tensor.kernels.offer import Bfloat16, Float32, Functions, Target
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.task import Accelerator, Step, Task
 
-ARRAY_OPTIONS: Final = ("cols", "float32", "bfloat16")
+ARRAY_OPTIONS: Final = ("cols", "float32", "bfloat16", "functions")
 """Options of devices with an array of cores."""
 
 
@@ -132,6 +132,12 @@ OPTIONS: Final[Mapping[str, DeviceOption]] = MappingProxyType(
             "format in which matrix products multiply bfloat16: exact keeps it, bfp16 uses block floats, which XDNA2 "
             "multiplies several times as fast, with errors of about one in a hundred",
         ),
+        "functions": DeviceOption(
+            get_args(Functions),
+            "exact",
+            "precision of exp, tanh, sigmoid, silu and gelu with bfloat16 results: exact rounds float32, approximate "
+            "uses instructions of XDNA2, several times as fast, with errors of a few in a hundred",
+        ),
         "power": DeviceOption(
             ("default", "low", "medium", "high", "turbo"),
             "default",
@@ -152,7 +158,8 @@ def target(uri: DeviceUri, array: Array) -> Target:
     columns = device_option(uri, "cols") or array.columns
     if columns > array.columns:
         raise bad_option(uri.text, "cols", f"1 to {array.columns}", uri.options["cols"])
-    return Target(array, columns, device_option(uri, "float32"), device_option(uri, "bfloat16"))
+    float32, bfloat16, functions = (device_option(uri, name) for name in ("float32", "bfloat16", "functions"))
+    return Target(array, columns, float32, bfloat16, functions)
 
 
 def bad_option(text: str, name: str, allowed: str, value: str) -> DeviceError:

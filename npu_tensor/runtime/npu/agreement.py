@@ -76,9 +76,13 @@ SANE: Final[Mapping[DType, Tolerance]] = {
 an NMSE of about 1. NaN passes for infinity because splitting an infinite float32 into parts produces NaN.
 """
 
-COARSE: Final = Tolerance(2.0**-3, FEW, 1e-3, False, "a rounding is a hundredth of the largest number in a block")
+COARSE: Final = Tolerance(
+    2.0**-3, FEW, 1e-3, False, "a rounding is a hundredth of the largest number in a block, or of a function"
+)
 COARSE_AND_SANE: Final = replace(COARSE, element=2.0**-1, nmse=1e-1)
-"""Tolerances for operands with shared exponents or scales: chosen ones, and a user's with much cancellation."""
+"""Tolerances for operands with shared exponents or scales, and for approximate functions: of chosen operands, and of a
+user's with much cancellation.
+"""
 
 LEAST_NORMAL: Final = float(np.finfo(np.float32).smallest_normal)
 """Smallest number of float32 and bfloat16 that the cores do not flush to 0."""
@@ -104,7 +108,7 @@ def tolerance(task: Task, output: int = 0, *, chosen: bool = False, coarse: bool
         task: The task.
         output: Number of the result.
         chosen: True if a test chooses the operands.
-        coarse: True if operands share exponents or scales, see `Offer`.
+        coarse: True if operands share exponents or scales, or functions are approximate, see `Offer`.
     """
     dtype = task.outputs[output].dtype
     if _moves(task) and all(operand.dtype is dtype for operand in task.inputs[:1]):

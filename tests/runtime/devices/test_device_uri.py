@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.errors import DeviceError
-from npu_tensor.kernels.offer import Bfloat16, Float32, Target
+from npu_tensor.kernels.offer import Bfloat16, Float32, Functions, Target
 from npu_tensor.runtime.devices import device_uri
 from npu_tensor.runtime.devices.device_kind import target
 from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris, with_default
@@ -67,12 +67,17 @@ def test_npus(scheme: str, path: str, selectors: tuple[str, ...]) -> None:
         ("sim:", "NOT_FOUND", "there is no simulated device without a name; there are sim:npu1, sim:npu2"),
         ("sim:npu3", "NOT_FOUND", "there is no simulated npu3"),
         ("sim:npu2x17", "OUT_OF_RANGE", "1 to 16 simulated NPUs"),
-        ("sim:npu2?power=turbo", "INVALID_ARGUMENT", "unknown option power; sim takes cols, float32, bfloat16"),
-        ("npu?speed=1", "INVALID_ARGUMENT", "npu takes cols, float32, bfloat16, power"),
+        (
+            "sim:npu2?power=turbo",
+            "INVALID_ARGUMENT",
+            "unknown option power; sim takes cols, float32, bfloat16, functions",
+        ),
+        ("npu?speed=1", "INVALID_ARGUMENT", "npu takes cols, float32, bfloat16, functions, power"),
         ("npu?cols=9", "INVALID_ARGUMENT", "cols must be 1 to 8, not '9'"),
         ("npu?cols=4.0", "INVALID_ARGUMENT", "cols must be 1 to 8, not '4.0'"),
         ("npu?power=fast", "INVALID_ARGUMENT", "power must be one of default, low, medium, high, turbo, not 'fast'"),
         ("npu?float32=on", "INVALID_ARGUMENT", "float32 must be one of exact, emulate, bfloat16, not 'on'"),
+        ("npu?functions=fast", "INVALID_ARGUMENT", "functions must be one of exact, approximate, not 'fast'"),
         ("npu?", "INVALID_ARGUMENT", "the option '' is not of the form NAME=VALUE"),
         ("npu?cols", "INVALID_ARGUMENT", "the option 'cols' is not of the form"),
         ("npu?cols=4&cols=4", "INVALID_ARGUMENT", "the option cols is given twice"),
@@ -114,6 +119,7 @@ def test_lists(text: str, uris: list[str]) -> None:
         ("npu:0?cols=4", "aie2p", Target(ARRAYS["aie2p"], 4, "exact")),
         ("npu?float32=emulate&cols=01", "aie2", Target(ARRAYS["aie2"], 1, "emulate")),
         ("sim:npu2?float32=bfloat16", "aie2p", Target(ARRAYS["aie2p"], 8, "bfloat16")),
+        ("sim:npu2?functions=approximate", "aie2p", Target(ARRAYS["aie2p"], 8, functions="approximate")),
     ],
 )
 def test_targets(text: str, arch: str, wanted: Target) -> None:
@@ -157,6 +163,7 @@ VALUES = {
     "cols": st.integers(1, 8).map(str),
     "float32": st.sampled_from(get_args(Float32)),
     "bfloat16": st.sampled_from(get_args(Bfloat16)),
+    "functions": st.sampled_from(get_args(Functions)),
     "power": st.sampled_from(["default", "low", "medium", "high", "turbo"]),
 }
 

@@ -293,6 +293,23 @@ def test_block_floats_are_chosen_by_the_uri() -> None:
     assert errors["sim:npu2?bfloat16=bfp16"] == pytest.approx(9.3e-3, rel=0.05)
 
 
+def test_approximate_functions_are_chosen_by_the_uri() -> None:
+    """Named by `explain`, and without effect on the array that has no instructions for them."""
+    x = bfloat16(1000)
+    results = {}
+    for uri in (f"sim:npu{number}?functions={name}" for number in (1, 2) for name in ("exact", "approximate")):
+        with nt.default_device(uri, policy="always"):
+            y = x.sigmoid()
+            is_fast = "exp and tanh by instructions" in " ".join(str(nt.explain(y)).split())
+            assert is_fast == (uri == "sim:npu2?functions=approximate")
+            results[uri] = np.asarray(y.float().numpy())
+    exact = results.pop("sim:npu1?functions=exact")
+    approximate = results.pop("sim:npu2?functions=approximate")
+    np.testing.assert_array_equal(results.pop("sim:npu1?functions=approximate"), exact)
+    np.testing.assert_allclose(results.pop("sim:npu2?functions=exact"), exact, rtol=2.0**-7)
+    assert 0.01 < np.abs(approximate - exact).max() < 0.022
+
+
 def test_constants_of_a_function_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under jit, also after they were written: the results are those of weights that are passed as arguments."""
     packed: list[tuple[int, ...]] = []
