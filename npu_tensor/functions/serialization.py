@@ -1,4 +1,4 @@
-"""Tensors in files: NumPy's formats and safetensors, without pickle. `interop/saved_function.py` has `save` and `load`.
+"""Tensors in files: NumPy's formats and safetensors. `interop/saved_function.py` has `save` and `load`.
 
 One tensor is an .npy file, tensors by name are an .npz file, which `numpy.load` also reads (bfloat16 as two bytes).
 The extension .safetensors selects that format: eight bytes with the length of a JSON header, the header, which
@@ -51,16 +51,16 @@ MOST_HEADER_BYTES: Final = 100_000_000
 def save_tensors(obj: Tensor | Mapping[str, Tensor], f: File) -> None:
     """Write a tensor, or tensors by name; see `save`."""
     if isinstance(obj, Tensor):
-        if _is_safetensors(f):
+        if is_safetensors(f):
             raise ArgumentError("a .safetensors file holds tensors by name; save {'name': tensor}")
         array = array_of(obj, "the tensor")
         with opened_to_write(f) as file:
             np.lib.format.write_array(file, array, allow_pickle=False)
         return
     if not isinstance(obj, Mapping):
-        raise ArgumentError(f"save takes a tensor or a dict of tensors, not {type(obj).__name__}")
+        raise ArgumentError(f"a .safetensors file holds tensors by name, not {type(obj).__name__}")
     arrays = {_name(name): _array(name, value) for name, value in obj.items()}
-    if _is_safetensors(f):
+    if is_safetensors(f):
         if _METADATA in arrays:
             raise ArgumentError(f"in a .safetensors file, {_METADATA!r} is not a tensor; choose another name")
         with opened_to_write(f) as file:
@@ -75,7 +75,7 @@ def save_tensors(obj: Tensor | Mapping[str, Tensor], f: File) -> None:
 
 def load_tensors(f: File, file: BinaryIO) -> Tensor | dict[str, Tensor]:
     """Read the tensors in `file`, which is `f` opened; see `load`."""
-    safetensors = _is_safetensors(f)
+    safetensors = is_safetensors(f)
     try:
         start = file.tell()
         begin = file.read(9)
@@ -93,7 +93,7 @@ def load_tensors(f: File, file: BinaryIO) -> Tensor | dict[str, Tensor]:
         raise _unreadable(f, safetensors, error) from error
 
 
-def _is_safetensors(f: File) -> bool:
+def is_safetensors(f: File) -> bool:
     return name_of(f).endswith(".safetensors")
 
 
@@ -157,7 +157,7 @@ def _unreadable(f: File, safetensors: bool, error: Exception) -> ArgumentError:
         return ArgumentError(f"{name} is not a readable .safetensors file ({reason})")
     return ArgumentError(
         f"{name} was written neither by nt.save nor by NumPy ({reason}); "
-        "write the weights of PyTorch with safetensors.torch.save_file, to a path that ends in .safetensors"
+        "write old files of PyTorch again with torch.save, whose present format is read"
     )
 
 
@@ -174,8 +174,8 @@ def _name(name: object) -> str:
 
 def _array(name: object, value: object) -> Array:
     if not isinstance(value, (Tensor, np.ndarray)):
-        hint = "save each state_dict to a file, or keep a checkpoint of nested dicts and numbers with pickle"
-        raise ArgumentError(f"save takes tensors by name, not {type(value).__name__} under {name!r}; {hint}")
+        hint = "files with another suffix, such as .npt, hold nested values"
+        raise ArgumentError(f"a .safetensors file holds tensors, not {type(value).__name__} under {name!r}; {hint}")
     return array_of(value if isinstance(value, Tensor) else from_array(value), repr(name))
 
 

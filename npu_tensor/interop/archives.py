@@ -7,7 +7,10 @@ import struct
 from typing import IO, Any, BinaryIO, Final
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
-from npu_tensor.functions.serialization import Array, mapped_bytes
+import numpy as np
+
+from npu_tensor.functions.serialization import Array, mapped_bytes, tensor_of_array
+from npu_tensor.tensor import Tensor
 
 _LOCAL_HEADER: Final = struct.Struct("<4s22xHH")
 """Header before a member, with the lengths of its name and of the extra field that follow."""
@@ -56,6 +59,22 @@ class MappedArchive:
     def parsed(self, name: str) -> Any:
         """Return a verified member that is JSON."""
         return json.loads(self.verified(name))
+
+
+def strided_tensor(stored: Array, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+    """Return a tensor of the elements in a member, which shares their memory if it is contiguous.
+
+    Raises:
+        ValueError: The tensor exceeds the member.
+    """
+    reach = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
+    if min(*shape, *strides, offset, 0) < 0 or (0 not in shape and offset + reach >= stored.size):
+        raise ValueError(f"a tensor of shape {shape} in {stored.size} elements")
+    if 0 in shape:
+        return tensor_of_array(np.zeros(shape, stored.dtype))
+    steps = [stride * stored.itemsize for stride in strides]
+    view = np.lib.stride_tricks.as_strided(stored[offset:], shape, steps, writeable=False)
+    return tensor_of_array(np.require(view, requirements=["C", "ALIGNED"]))
 
 
 def aligned_member(archive: ZipFile, name: str) -> IO[bytes]:

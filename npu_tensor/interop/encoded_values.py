@@ -1,4 +1,4 @@
-"""Python values, specs and calls of ops as JSON, in the files of functions; see `saved_function`."""
+"""Python values, specs and calls of ops as JSON, in files of functions and in checkpoints."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ def encoded_value(value: Any, leaf: Callable[[Tensor], Any]) -> Any:
         operands = [each.__name__ if isinstance(each, type) else encoded_value(each, leaf) for each in value.operands]
         return {"call": [value.op.name, operands, encoded_attributes(value, leaf)]}
     raise ArgumentError(
-        f"save: the file of a function cannot hold {value!r:.80}; use tensors, numbers, strings, and plain tuples, "
-        "lists and dicts"
+        f"save: the file cannot hold {value!r:.80}; use tensors, numbers, strings, and plain tuples, lists and dicts"
     )
 
 

@@ -17,17 +17,14 @@ Weights are mapped, so that opening a file reads the program alone. Members that
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import numpy as np
-
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, NpuTensorError
-from npu_tensor.functions.serialization import File, name_of, opened_to_read, tensor_of_array
-from npu_tensor.interop.archives import MappedArchive
+from npu_tensor.functions.serialization import File, name_of, opened_to_read
+from npu_tensor.interop.archives import MappedArchive, strided_tensor
 from npu_tensor.interop.aten import ATEN, IGNORED
 from npu_tensor.interop.imported_graph import (
     ImportedGraph,
@@ -180,15 +177,7 @@ class _Reader:
         shape, strides = _extents(meta["sizes"]), _extents(meta["strides"])
         offset = meta["storage_offset"]["as_int"]
         stored = self.archive.member(f"{self.root}/data/{folder}/{payload['path_name']}").view(dtype.numpy)
-        reach = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
-        if min(*shape, *strides, offset, 0) < 0 or (math.prod(shape) and offset + reach >= stored.size):
-            raise ValueError(f"{path!r} of shape {shape} in {stored.size} elements")
-        if not math.prod(shape):
-            return tensor_of_array(np.zeros(shape, dtype.numpy))
-        # Contiguous tensors share the mapped memory; others are copied.
-        steps = [stride * dtype.itemsize for stride in strides]
-        view = np.lib.stride_tricks.as_strided(stored[offset:], shape, steps, writeable=False)
-        return tensor_of_array(np.require(view, requirements=["C", "ALIGNED"]))
+        return strided_tensor(stored, offset, shape, strides)
 
     def _input(self, argument: Mapping[str, Any]) -> Any:
         """Return an argument that the caller passes: a tensor, a number of any value, or a constant."""

@@ -1,4 +1,4 @@
-"""`nt.save` and `nt.load`: tensors, and functions that `jit` has captured, in files without code.
+"""`nt.save` and `nt.load`: tensors, checkpoints, and functions that `jit` has captured, in files without code.
 
     compiled = nt.jit(model)
     compiled(x)                                  # captures
@@ -49,6 +49,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 from zipfile import ZipFile
 
+import numpy as np
+
 from npu_tensor._util.version import VERSION
 from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.functions.creation import draw
@@ -57,6 +59,7 @@ from npu_tensor.functions.serialization import (
     Array,
     File,
     array_of,
+    is_safetensors,
     load_tensors,
     name_of,
     opened_to_read,
@@ -67,6 +70,13 @@ from npu_tensor.functions.serialization import (
 )
 from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node
 from npu_tensor.interop.archives import MappedArchive, aligned_member
+from npu_tensor.interop.checkpoints import (
+    CHECKPOINT,
+    TORCH_PICKLE,
+    read_checkpoint,
+    read_torch_checkpoint,
+    write_checkpoint,
+)
 from npu_tensor.interop.encoded_values import (
     attributes_of,
     checked_call,
@@ -99,8 +109,8 @@ _LINE: Final = re.compile(r"[^/\\\0]{1,200}:[0-9]{1,9}|", re.ASCII)
 """Line that recorded an op, as "file.py:12", or nothing."""
 
 
-def save(obj: Tensor | Mapping[str, Tensor] | Jitted[..., Any] | SavedFunction, f: File, kernels: Any = None) -> None:
-    """Write a tensor, tensors by name, or a captured function to a file.
+def save(obj: Any, f: File, kernels: Any = None) -> None:
+    """Write a tensor, tensors by name, a nested value such as a checkpoint, or a captured function to a file.
 
     An existing file at a path is replaced once the new one is complete, so tensors that were loaded from it can be
     saved to it.
@@ -109,22 +119,26 @@ def save(obj: Tensor | Mapping[str, Tensor] | Jitted[..., Any] | SavedFunction, 
     tensors that it uses. The weights of a module keep their names. The file has no code for the CPU.
 
     Args:
-        obj: Tensor, tensors by name such as the weights of a model, function of `nt.jit` that has been called, or a
-            function that `load` has read, with its present weights.
+        obj: Tensor; tensors by name such as the weights of a model; nested dicts, lists and tuples of tensors, numbers,
+            strings and dtypes; function of `nt.jit` that has been called; or a function that `load` has read, with its
+            present weights.
         f: Path, or object with `write` for bytes, which is written from its current position. A name that ends in
-            .safetensors selects that format for tensors by name; other tensors are written in NumPy's formats.
+            .safetensors selects that format for tensors by name. Other tensors are written in NumPy's formats.
         kernels: Kernel directory, as `nt.compile` writes it, with NPU kernels for the file of a function.
 
     Raises:
-        ArgumentError: The format cannot hold a name or an argument of the function, the function has no capture, or
-            it computes gradients.
+        ArgumentError: The format cannot hold a name, a part of a nested value or an argument of the function, the
+            function has no capture, or it computes gradients.
         DTypeError: A tensor is quantized; `save_gguf` stores it.
     """
     if not isinstance(obj, (Jitted, SavedFunction)):
         if callable(obj) and not isinstance(obj, Tensor):
             hint = "save(nt.jit(function)) after a call saves the function; save(model.state_dict()) saves weights"
             raise ArgumentError(f"save takes tensors and functions of nt.jit, not {type(obj).__name__}; {hint}")
-        save_tensors(obj, f)
+        if isinstance(obj, Tensor) or is_safetensors(f) or _are_tensors_by_name(obj):
+            save_tensors(obj, f)
+        else:
+            write_checkpoint(obj, f)
         return
     text, arrays = _contents(obj) if isinstance(obj, SavedFunction) else _Writer(obj).contents()
     packed = None if kernels is None else _pack_kernels(Path(kernels))
@@ -136,22 +150,28 @@ def save(obj: Tensor | Mapping[str, Tensor] | Jitted[..., Any] | SavedFunction, 
             archive.writestr(_KERNELS, packed)
 
 
-def load(f: File) -> Any:
-    """Read the tensor, the dict of tensors by name, or the function in a file.
+def _are_tensors_by_name(obj: Any) -> bool:
+    return isinstance(obj, Mapping) and all(
+        isinstance(name, str) and isinstance(part, (Tensor, np.ndarray)) for name, part in obj.items()
+    )
 
-    Reads files of `save`, of NumPy and of safetensors. The content determines the format, whatever the suffix of the
-    name. The values in .safetensors files and of functions on a disk are read when they are used: the file must not be
-    changed in place meanwhile; `save` to its path replaces it.
+
+def load(f: File) -> Any:
+    """Read the tensor, the tensors by name, the nested value, or the function in a file.
+
+    Reads files of `save`, of NumPy, of safetensors and of `torch.save`. The content determines the format, whatever the
+    suffix of the name. No code in a file runs. The values in .safetensors files and in archives without compression are
+    read when they are used: the file must not be changed in place meanwhile; `save` to its path replaces it.
 
     Args:
         f: Path, or object with `read` and `seek` for bytes, which is read from its current position.
 
     Returns:
-        The tensor or tensors; for a function, a `SavedFunction`.
+        The tensor, the dict, or the nested value; for a function, a `SavedFunction`.
 
     Raises:
-        ArgumentError: The file has another format, such as PyTorch's own, which holds pickled objects, is damaged, or
-            has ops that this version does not have.
+        ArgumentError: The file has another format, is damaged, has ops that this version does not have, or comes from
+            PyTorch and has other objects than tensors, plain containers, numbers and strings.
     """
     with opened_to_read(f) as file:
         start = file.tell()
@@ -159,14 +179,15 @@ def load(f: File) -> Any:
         if file.read(2) == b"PK":
             with suppress(Exception):  # A damaged archive raises errors of many types, as it does in `load_tensors`.
                 archive = MappedArchive(file)
-        if archive is not None and _PROGRAM in archive.names:
-            try:
-                return _read(archive)
-            except Exception as error:  # errors of parsers and of rules with invalid attributes have no common type
-                reason = str(error) if isinstance(error, NpuTensorError) else f"{type(error).__name__}: {error}"
-                notes = "; ".join(("", *getattr(error, "__notes__", ())))
-                message = f"{name_of(f) or f!r} cannot be loaded: {reason}{notes}"
-                raise ArgumentError(message) from error
+        for name, read in _READERS.items():
+            if archive is not None and any(member.endswith(name) for member in archive.names):
+                try:
+                    return read(archive)
+                except Exception as error:  # errors of parsers and of rules with invalid attributes have no common type
+                    reason = str(error) if isinstance(error, NpuTensorError) else f"{type(error).__name__}: {error}"
+                    notes = "; ".join(("", *getattr(error, "__notes__", ())))
+                    message = f"{name_of(f) or f!r} cannot be loaded: {reason}{notes}"
+                    raise ArgumentError(message) from error
         file.seek(start)
         return load_tensors(f, file)
 
@@ -524,6 +545,14 @@ def _signature(capture: Mapping[str, Any], weights: Sequence[Spec]) -> _Signatur
         steps.append(_Step(call, operands, caller_at(line), tuple(used)))
         kept |= used
     return _Signature(key, seeds, tuple(reversed(steps)), result, tuple(results), updates)
+
+
+_READERS: Final[Mapping[str, Callable[[MappedArchive], Any]]] = {
+    _PROGRAM: _read,
+    CHECKPOINT: read_checkpoint,
+    TORCH_PICKLE: read_torch_checkpoint,
+}
+"""Readers of archives by the end of the name of a member."""
 
 
 def _unpack_kernels(content: bytes) -> None:

@@ -178,23 +178,19 @@ def test_files_of_another_function_are_refused_with_its_name(tmp_path: Path) -> 
 
 def test_files_with_pickled_objects_are_not_read(tmp_path: Path) -> None:
     np.save(tmp_path / "objects.npy", np.array([{}], object), allow_pickle=True)
-    with pytest.raises(nt.ArgumentError, match="safetensors"):
+    with pytest.raises(nt.ArgumentError, match="written neither"):
         nt.load(tmp_path / "objects.npy")
     torch = pytest.importorskip("torch", reason="PyTorch writes the file of this test")
-    torch.save({"a": torch.ones(2)}, tmp_path / "model.pt")
-    with pytest.raises(nt.ArgumentError, match=r"safetensors\.torch\.save_file"):
-        nt.load(tmp_path / "model.pt")
+    torch.save({"a": torch.ones(2)}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    with pytest.raises(nt.ArgumentError, match=r"again with torch\.save"):
+        nt.load(tmp_path / "old.pt")
 
 
-@pytest.mark.parametrize("value", [[nt.ones(2)], 3, {"a": 3}, {1: nt.ones(2)}, {"a": {"b": nt.ones(2)}}], ids=repr)
-def test_only_tensors_are_saved(value: Any, tmp_path: Path) -> None:
-    with pytest.raises(nt.ArgumentError, match=r"save (takes|needs)"):
-        nt.save(value, tmp_path / "x")
-    assert not (tmp_path / "x").exists()
-    with pytest.raises(nt.ArgumentError, match=r"not dict under 'model'; save each state_dict .* with pickle"):
-        nt.save({"model": {"weight": nt.ones(2)}}, tmp_path / "x")
-    with pytest.raises(nt.ArgumentError, match="by name"):
-        nt.save(nt.ones(2), tmp_path / "x.safetensors")
+@pytest.mark.parametrize("value", [[nt.ones(2)], 3, nt.ones(2), {"a": 3}, {1: nt.ones(2)}], ids=repr)
+def test_safetensors_are_tensors_by_name(value: Any, tmp_path: Path) -> None:
+    with pytest.raises(nt.ArgumentError, match=r"holds tensors|strings as names"):
+        nt.save(value, tmp_path / "x.safetensors")
+    assert not (tmp_path / "x.safetensors").exists()
 
 
 @pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.safetensors"])
