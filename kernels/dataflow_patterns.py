@@ -31,8 +31,8 @@ ALIGNMENT: Final = 64
 MOST_ELEMENTS: Final = 1 << 20
 """Most elements of one transfer: a shim DMA repeats runs of at most 1,024 elements 1,023 times, or nearly so."""
 
-INPUT_CHANNELS: Final = LIMITS["core"].channels
-"""Streams that a core can receive."""
+CORE_CHANNELS: Final = LIMITS["core"].channels
+"""DMA channels of a core in each direction."""
 
 
 class ObjectSizes(NamedTuple):
@@ -115,8 +115,8 @@ class CorePlan(NamedTuple):
     rounds: int
 
     @property
-    def padded(self) -> int:
-        """Objects of a host buffer."""
+    def objects(self) -> int:
+        """Number of objects in a host buffer, with those that pad it."""
         return self.columns * self.cores * self.rounds
 
 
@@ -146,13 +146,13 @@ def _claim_map(function: CoreFunction, task: Task, target: Target) -> Offer | Re
 def _claim_rows(function: CoreFunction, task: Task, target: Target, reduces: bool = False) -> Offer | Refusal:
     layout = task.tensors[0].layout
     width, rows = layout.shape[-1], math.prod(layout.shape[:-1])
-    padded = _padded(function, width, reduces)
-    sizes = ObjectSizes((padded,) * len(function.operands), 1 if reduces else padded, width)
+    pitch = _pitch(function, width, reduces)
+    sizes = ObjectSizes((pitch,) * len(function.operands), 1 if reduces else pitch, width)
     return _offer(function, task, target, rows, sizes)
 
 
-def _padded(function: CoreFunction, width: int, reduces: bool) -> int:
-    """Return the elements of a row whose objects all have a multiple of ALIGNMENT bytes."""
+def _pitch(function: CoreFunction, width: int, reduces: bool) -> int:
+    """Return the elements of a padded row, so that all objects have a multiple of ALIGNMENT bytes."""
     itemsizes = [as_dtype(dtype).itemsize for _, dtype in function.operands]
     unit = ALIGNMENT // min(itemsizes if reduces else [*itemsizes, as_dtype(function.result).itemsize])
     return -(-width // unit) * unit
@@ -160,10 +160,10 @@ def _padded(function: CoreFunction, width: int, reduces: bool) -> int:
 
 def _offer(function: CoreFunction, task: Task, target: Target, objects: int, sizes: ObjectSizes) -> Offer | Refusal:
     channels = _channels(function)
-    if len(channels) > INPUT_CHANNELS:
+    if len(channels) > CORE_CHANNELS:
         types = ", ".join(dict.fromkeys(dtype for _, dtype in function.operands))
         return Refusal(
-            f"{function.name}: {len(function.operands)} operands of {types}; a core has {INPUT_CHANNELS} input "
+            f"{function.name}: {len(function.operands)} operands of {types}; a core has {CORE_CHANNELS} input "
             "channels, and operands that share one have the same type"
         )
     cores = min(cores_per_column(target.array, len(channels), function.results), function.cores)
@@ -172,7 +172,7 @@ def _offer(function: CoreFunction, task: Task, target: Target, objects: int, siz
     plan = CorePlan(sizes, columns, cores, -(-objects // (columns * cores)))
     read = zip(task.tensors, function.operands, sizes.operands, strict=True)
     operands = [
-        _host(number, False, tensor.layout, dtype, plan, size) for number, (tensor, (_, dtype), size) in enumerate(read)
+        _host(index, False, tensor.layout, dtype, plan, size) for index, (tensor, (_, dtype), size) in enumerate(read)
     ]
     plane = output = task.outputs[0].layout
     if function.results > 1:
@@ -192,17 +192,17 @@ def _offer(function: CoreFunction, task: Task, target: Target, objects: int, siz
 def _channels(function: CoreFunction) -> list[tuple[int, ...]]:
     """Return the operands of each input channel: one each, or all of a type if there are more than channels."""
     operands = function.operands
-    if len(operands) <= INPUT_CHANNELS:
-        return [(place,) for place in range(len(operands))]
+    if len(operands) <= CORE_CHANNELS:
+        return [(index,) for index in range(len(operands))]
     types = dict.fromkeys(dtype for _, dtype in operands)
-    return [tuple(place for place, (_, dtype) in enumerate(operands) if dtype == each) for each in types]
+    return [tuple(index for index, (_, dtype) in enumerate(operands) if dtype == each) for each in types]
 
 
-def _host(number: int, is_result: bool, layout: Layout, dtype: str, plan: CorePlan, size: int) -> HostOperand:
+def _host(index: int, is_result: bool, layout: Layout, dtype: str, plan: CorePlan, size: int) -> HostOperand:
     """Return the host buffer of a tensor: rows if its objects are padded ones, else all elements in a line."""
     if size > plan.sizes.data:
-        return row_layout(layout, 1).host(number, is_result, dtype, plan.padded, size)
-    return row_layout(layout, 0).host(number, is_result, dtype, plan.padded * size, 1)
+        return row_layout(layout, 1).host(index, is_result, dtype, plan.objects, size)
+    return row_layout(layout, 0).host(index, is_result, dtype, plan.objects * size, 1)
 
 
 def design(function: CoreFunction, array: Array, plan: CorePlan, cycles: int) -> Design:
@@ -215,70 +215,71 @@ def design(function: CoreFunction, array: Array, plan: CorePlan, cycles: int) ->
     types = [ObjectType(dtype, (size,)) for (_, dtype), size in zip(function.operands, sizes.operands, strict=True)]
     names = [name for name, _ in function.operands]
     buffers = [
-        builder.host_buffer(f"in{place}_{name}", type_.dtype, plan.padded * type_.elements)
-        for place, (name, type_) in enumerate(zip(names, types, strict=True))
+        builder.host_buffer(f"in{index}_{name}", type_.dtype, plan.objects * type_.elements)
+        for index, (name, type_) in enumerate(zip(names, types, strict=True))
     ]
-    buffers += [builder.host_buffer("result", function.result, results * plan.padded * sizes.result)] * results
+    buffers += [builder.host_buffer("result", function.result, results * plan.objects * sizes.result)] * results
     types += [ObjectType(function.result, (sizes.result,))] * results
-    starts = [*[0] * len(function.operands), *(number * plan.padded * sizes.result for number in range(results))]
+    starts = [*[0] * len(function.operands), *(plane * plan.objects * sizes.result for plane in range(results))]
     call = builder.function(function.name, [*types, *["int32"] * function.numbers], function.source, cycles)
     inputs = _channels(function)
-    channels = [*inputs, *((place,) for place in range(len(names), len(types)))]
+    # Positions of the arguments that each channel carries: operands, then results.
+    channels = [*inputs, *((position,) for position in range(len(names), len(types)))]
 
     def body(*ends: Any) -> None:
         held: dict[int, Any] = {}
-        for end, places in zip(ends, channels, strict=True):
-            objects = end.acquire(len(places))
-            held.update(zip(places, objects if len(places) > 1 else [objects], strict=True))
-        call(*[held[place] for place in range(len(types))], *[sizes.data] * function.numbers)
-        for end, places in zip(ends, channels, strict=True):
-            end.release(len(places))
+        for end, positions in zip(ends, channels, strict=True):
+            objects = end.acquire(len(positions))
+            held.update(zip(positions, objects if len(positions) > 1 else [objects], strict=True))
+        call(*[held[position] for position in range(len(types))], *[sizes.data] * function.numbers)
+        for end, positions in zip(ends, channels, strict=True):
+            end.release(len(positions))
 
     streams = []
     for column in range(plan.columns):
         tiles = core_tiles(column, plan.cores)
         of_column = [
             scatter(
-                builder, f"in{number}_{'_'.join(names[place] for place in places)}", types[places[0]], tiles,
-                len(places) - 1 + function.depth,
+                builder, f"in{channel}_{'_'.join(names[position] for position in positions)}", types[positions[0]],
+                tiles, len(positions) - 1 + function.depth,
             )
-            for number, places in enumerate(inputs)
+            for channel, positions in enumerate(inputs)
         ]  # fmt: skip
         of_column += [
-            gather(builder, f"result{number or ''}", types[-1], tiles, function.depth) for number in range(results)
+            gather(builder, f"result{plane or ''}", types[-1], tiles, function.depth) for plane in range(results)
         ]
-        for number, tile in enumerate(tiles):
-            builder.worker(tile, body, [stream.cores[number] for stream in of_column])
+        for row, tile in enumerate(tiles):
+            builder.worker(tile, body, [stream.cores[row] for stream in of_column])
         streams.append(of_column)
 
-    def step(column: int, channel: int, place: int, start: int, rounds: int, wait: bool | None = None) -> Step:
-        elements = plan.cores * types[place].elements
-        first = starts[place] + (column * plan.rounds + start) * elements
-        return Step(streams[column][channel].host, buffers[place], AccessPattern.linear(rounds * elements, first), wait)
+    def step(column: int, channel: int, position: int, start: int, rounds: int, wait: bool | None = None) -> Step:
+        elements = plan.cores * types[position].elements
+        pattern = AccessPattern.linear(rounds * elements, starts[position] + (column * plan.rounds + start) * elements)
+        return Step(streams[column][channel].host, buffers[position], pattern, wait)
 
-    most = max(MOST_ELEMENTS // (plan.cores * max(sizes.operands)), 1)
-    single = [(number, *places) for number, places in enumerate(channels) if len(places) == 1]
-    shared = [(number, place) for number, places in enumerate(channels) for place in places if len(places) > 1]
+    most_rounds = max(MOST_ELEMENTS // (plan.cores * max(sizes.operands)), 1)
+    single = [(channel, *positions) for channel, positions in enumerate(channels) if len(positions) == 1]
+    shared = [(channel, each) for channel, positions in enumerate(inputs) if len(positions) > 1 for each in positions]
 
     def part(start: int) -> Iterator[Step]:
-        rounds = min(most, plan.rounds - start)
+        rounds = min(most_rounds, plan.rounds - start)
         for column in range(plan.columns):
-            for channel, place in single:
-                yield step(column, channel, place, start, rounds)
+            for channel, position in single:
+                yield step(column, channel, position, start, rounds)
 
     def turns(start: int) -> Iterator[list[Step]]:
-        for turn in range(start, min(start + most, plan.rounds)):
-            for channel, place in shared:
-                yield [step(column, channel, place, turn, 1, True) for column in range(plan.columns)]
+        for turn in range(start, min(start + most_rounds, plan.rounds)):
+            for channel, position in shared:
+                yield [step(column, channel, position, turn, 1, True) for column in range(plan.columns)]
 
-    parts = range(0, plan.rounds, most)
+    parts = range(0, plan.rounds, most_rounds)
     if not shared:
         pipeline(builder, map(part, parts), 2)
         return builder.build()
     for start in parts:
         group = builder.group()
         issue(builder, part(start), group)
-        pipeline(builder, turns(start), INPUT_CHANNELS * QUEUE_DEPTH, len(single))
+        pipeline(builder, turns(start), len(inputs) * QUEUE_DEPTH, len(single))
         builder.finish(group)
     return builder.build()
 
@@ -305,15 +306,15 @@ def _claim_neighbours(function: CoreFunction, task: Task, target: Target) -> Off
     if math.prod(layout.shape[:-2]) != 1:
         return Refusal(f"{function.name}: {math.prod(layout.shape[:-2])} images, and the pattern takes one")
     (rows, width), output = layout.shape[-2:], task.outputs[0].layout
-    padded = _padded(function, width, False)
-    sizes = ObjectSizes((padded,), padded, width)
+    pitch = _pitch(function, width, False)
+    sizes = ObjectSizes((pitch,), pitch, width)
     cycles = function.cycles(function, target.array.arch, sizes)
     if isinstance(cycles, str):
         return Refusal(cycles)
     count = min(BANDS * min(target.columns, function.columns), rows)
     plan = BandPlan(sizes, rows, tuple(rows * band // count for band in range(count + 1)))
     hosts = tuple(
-        HostOperand(0, is_result, Layout(of.shape[-2:], of.strides[-2:], of.offset), (rows, padded), dtype)
+        HostOperand(0, is_result, Layout(of.shape[-2:], of.strides[-2:], of.offset), (rows, pitch), dtype)
         for is_result, of, dtype in ((False, layout, function.operands[0][1]), (True, output, function.result))
     )
     reason = f"{count} cores, bands of {-(-rows // count)} rows"
@@ -343,8 +344,8 @@ def band_design(function: CoreFunction, array: Array, plan: BandPlan, cycles: in
         source.release(2 * halo)
 
     for band in range(count):
-        column, number = divmod(band, BANDS)
-        shim, core = Tile(column, 0), Tile(column, 2 + number)
+        column, row = divmod(band, BANDS)
+        shim, core = Tile(column, 0), Tile(column, 2 + row)
         first, end = plan.bands[band : band + 2]
         source = builder.fifo(f"rows_{band}", operand, shim, [core], 2 * halo + function.depth)
         results = builder.fifo(f"results_{band}", result, core, [shim], function.depth)

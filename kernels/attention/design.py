@@ -334,7 +334,7 @@ def configuration(tiles: AttentionTiles) -> Configuration:
 
     for column in range(tiles.columns):
         cores = core_tiles(column, CORES)
-        streams = [multicast(builder, name, block, cores, sent=orders[name]).cores[0] for name in ("k", "v")]
+        streams = [multicast(builder, name, block, cores, dims_to_stream=orders[name]).cores[0] for name in ("k", "v")]
         results: list[ObjectFifo | None] = [None] * CORES
         writers = cores[-1:] if tiles.splits else cores
         # Results are rare, and two objects of float32 would not fit a core with 64 queries.

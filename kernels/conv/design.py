@@ -193,7 +193,7 @@ def configuration(problem: ConvProblem, tiling: ConvTiling, code: Code, columns:
         # The memtile sends the results of a core row by row.
         r, _, t, _, _ = problem.product.blocks
         rows_of_results = [(r, t), (tiling.lane_rows * tiling.width * tiling.outputs // t, r * t), (t, 1)]
-        results = gather(builder, "y", types["result"], cores, sent=rows_of_results)
+        results = gather(builder, "y", types["result"], cores, dims_to_stream=rows_of_results)
         for core, *ends in zip(cores, image.cores, kernel.cores, results.cores, strict=True):
             suffix = f"{column}_{core.row}"
             memory: dict[str, Any] = {"words": builder.parameter(f"words{suffix}", core, types["words"].elements)}

@@ -79,8 +79,8 @@ def multicast(
     type: ObjectType,
     cores: Sequence[Tile],
     host: ObjectType | None = None,
-    stored: Dims = (),
-    sent: Dims = (),
+    dims_from_stream: Dims = (),
+    dims_to_stream: Dims = (),
 ) -> ColumnStream:
     """Add a stream from the host through the memtile to `cores`, which all receive the same objects of `type`.
 
@@ -90,30 +90,31 @@ def multicast(
         type: Objects at the cores.
         cores: Cores of a column.
         host: Objects at the host; by default those at the cores.
-        stored: Order in which the memtile stores the objects.
-        sent: Order in which it sends them.
+        dims_from_stream: Order in which the memtile writes an object into its memory; by default the order of arrival.
+        dims_to_stream: Order in which the memtile reads an object to send it.
     """
     column = cores[0].column
     shim, memtile, name = Tile(column, 0), Tile(column, 1), f"{name}_{column}"
-    parent = builder.fifo(name, host or type, shim, [memtile], dims_from_stream=[stored] if stored else [])
-    fifo = builder.fifo(f"{name}_{cores[0].row}", type, memtile, cores, dims_to_stream=sent)
+    orders = [dims_from_stream] if dims_from_stream else []
+    parent = builder.fifo(name, host or type, shim, [memtile], dims_from_stream=orders)
+    fifo = builder.fifo(f"{name}_{cores[0].row}", type, memtile, cores, dims_to_stream=dims_to_stream)
     builder.forward(parent, fifo)
     return ColumnStream(parent, (fifo,) * len(cores))
 
 
 def gather(
-    builder: Builder, name: str, type: ObjectType, cores: Sequence[Tile], depth: int = 2, sent: Dims = ()
+    builder: Builder, name: str, type: ObjectType, cores: Sequence[Tile], depth: int = 2, dims_to_stream: Dims = ()
 ) -> ColumnStream:
     """Add a stream from `cores` to the host, the reverse of `scatter`.
 
-    sent: order in which the memtile sends the joined objects.
+    dims_to_stream: Order in which the memtile reads the joined objects to send them.
     """
     column = cores[0].column
     shim, memtile, name = Tile(column, 0), Tile(column, 1), f"{name}_{column}"
-    if len(cores) == 1 and not sent:
+    if len(cores) == 1 and not dims_to_stream:
         fifo = builder.fifo(name, type, cores[0], [shim], depth)
         return ColumnStream(fifo, (fifo,))
-    parent = builder.fifo(name, _joined(type, len(cores)), memtile, [shim], dims_to_stream=sent)
+    parent = builder.fifo(name, _joined(type, len(cores)), memtile, [shim], dims_to_stream=dims_to_stream)
     parts = tuple(builder.fifo(f"{name}_{core.row}", type, core, [memtile], depth) for core in cores)
     if len(parts) == 1:
         builder.forward(parts[0], parent)

@@ -308,6 +308,19 @@ void k({", ".join(f"const int32 *{name}" for name in names)}, int32 *out, int32 
     assert f"acquire({2 * halo + 1})" in kernel.iron((20, 30))
 
 
+def test_windows_have_13_rows_at_most() -> None:
+    def same(a: Array) -> Array:
+        return a
+
+    rows = [", ".join(f"const int32 *row{row}" for row in range(count)) for count in (13, 15)]
+    sources = [f"void k({each}, int32 *out, int32 n) {{ *out = 0; }}" for each in rows]
+    fits, too_tall = (made(source, same, pattern="neighbours") for source in sources)
+    assert fits.check((20, 30)) == []
+    (problem,) = too_tall.check((20, 30))
+    assert "needs 18 buffer descriptors (rows_0: 16, results_0: 2), and has 16" in problem
+    assert "use fewer objects (operands, rows of a window)" in problem
+
+
 @pytest.mark.parametrize(
     ("name", "shapes", "expected"),
     [

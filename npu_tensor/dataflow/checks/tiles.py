@@ -187,8 +187,9 @@ def descriptors(index: Index) -> Iterator[Violation]:
     for tile, sides in channels.items():
         total, limit = sum(sum(side.values()) for side in sides.values()), LIMITS[tile.kind].descriptors
         if total > limit:
-            hint = "acquire fewer objects at once" if tile.kind == "core" else "give the fifos of its links less depth"
-            message = f"{tile} needs {total} buffer descriptors, and has {limit}; {hint}."
+            counts = ", ".join(f"{name}: {count}" for side in sides.values() for name, count in side.items())
+            hint = "fewer objects (operands, rows of a window)" if tile.kind == "core" else "fifos of less depth"
+            message = f"{tile} needs {total} buffer descriptors ({counts}), and has {limit}; use {hint}."
             yield Violation("buffer descriptors", str(tile), message)
         elif tile.kind == "memtile":
             yield from _parity(tile, sides)
