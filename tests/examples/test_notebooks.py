@@ -150,7 +150,7 @@ def test_bring_your_model(run_directory: Path) -> None:
 def test_write_a_kernel(run_directory: Path) -> None:
     shown = shown_by(9, run_directory)
     assert re.search(r"\d+ of 1023 elements differ", shown.text("wrong"))
-    assert re.search(r"leaky:4:\d+: error(.|\n)* 4 \|", shown.text("typo"))
+    assert re.search(r"leaky:5:\d+: error(.|\n)* 5 \|", shown.text("typo"))
     assert "most for scalar code" in shown.text("scalar")
     assert "limited by stream" in shown.text("vector")
     assert "<svg" in shown.html("vector")
