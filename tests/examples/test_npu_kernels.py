@@ -1,9 +1,14 @@
-"""The kernels of examples/npu_kernels.py have as many lines as the documentation says."""
+"""The documented lines of examples/npu_kernels.py, and its exit status."""
 
 import ast
 import re
+import runpy
+from types import SimpleNamespace
 
+import pytest
 from paths import EXAMPLES, ROOT
+
+from npu_tensor.authoring.custom_kernel import CustomKernel, Trial, Trials
 
 
 def lines(kernel: ast.FunctionDef) -> tuple[int, int]:
@@ -21,3 +26,13 @@ def test_documented_lines() -> None:
     table = (ROOT / "docs" / "write_a_kernel.md").read_text("utf-8").split("## Lines beside the originals")[1]
     rows = re.findall(r"^\| `(\w+)` \|[^|]*\| (\d+) \| (\d+) \|", table, re.MULTILINE)
     assert {name: (int(cxx), int(python)) for name, cxx, python in rows} == counted
+
+
+def test_a_kernel_that_fails_sets_the_exit_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tried(kernel: CustomKernel) -> Trials:
+        return Trials([Trial((1,), "npu2", "differs" if kernel.name in ("add", "fir") else "")])
+
+    monkeypatch.setattr(CustomKernel, "test", tried)
+    monkeypatch.setattr(CustomKernel, "cost", lambda *_: SimpleNamespace(seconds=1e-6))
+    with pytest.raises(SystemExit, match=r"^not equal to NumPy: add, fir$"):
+        runpy.run_path(str(EXAMPLES / "npu_kernels.py"), run_name="__main__")
