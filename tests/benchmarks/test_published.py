@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from paths import ROOT
 
 from benchmarks import published, traced
 from benchmarks.published import Measurement, compared, measurements, predicted, summary
@@ -76,24 +77,29 @@ def test_summaries_by_hand() -> None:
 
 
 def test_the_rows_that_were_kept_out() -> None:
-    """Median error at most 25 %, 90 % within 50 %, 95 % of different pairs ranked right."""
+    """Median error at most 15 %, 94 % within 50 %, 98 % of different pairs ranked right."""
     result = summary([each for each in compared(measurements()) if not each["fit"]])
-    assert result["median_error"] <= 0.25
-    assert result["within_50"] >= 0.9
-    assert result["ranked"] >= 0.95
+    assert result["median_error"] <= 0.15
+    assert result["within_50"] >= 0.94
+    assert result["ranked"] >= 0.98
 
 
 def test_traced_kernels_from_their_descriptions() -> None:
-    """Median error at most 25 % and 90 % within a factor of 2, over the rows that gave the model no rule."""
+    """Median error at most 20 % and 93 % within a factor of 2, over the rows that gave the model no rule.
+
+    Our kernels of the same kind of code take at most 20 % more or less than the traced ones.
+    """
+    documented = " ".join((ROOT / "docs" / "kernels.md").read_text("utf-8").split())
     rows = published.kernels()
     everything, kept = traced.summaries(rows)
     assert everything["rows"] >= 35
     assert sum(row["fit"] for row in rows) <= len(rows) / 8
-    assert kept["median"] <= 0.25
-    assert kept["within_2"] >= 0.9
+    assert f"a median error of {everything['median']:.0%}".replace("%", " %") in documented
+    assert kept["median"] <= 0.2
+    assert kept["within_2"] >= 0.93
     same = [row["ratio"] for row in rows if row["design"] == "the same kind of code"]
     assert len(same) >= 6
-    assert all(0.45 <= ratio <= 2 for ratio in same)
+    assert same == [pytest.approx(1, rel=0.2)] * len(same)
 
 
 def test_a_described_loop_by_hand() -> None:
