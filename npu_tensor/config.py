@@ -236,9 +236,6 @@ class Config:
         "threads of the CPU device; 0 = OMP_NUM_THREADS, by default and at most all cores that affinity masks and CPU "
         "quotas of control groups (v1 and v2) leave to this process",
     )
-    max_depth: int = _setting(
-        4096, "length of a chain of recorded ops from which its beginning is run; bounds memory in loops", integer(1)
-    )
     cpu_features: str = _setting(
         "", "lower the instruction set of the CPU device: avx2, sse2, -feature,-feature, or numpy for NumPy only"
     )

@@ -99,6 +99,9 @@ __all__ = [
     "wrap",
 ]
 
+MAX_DEPTH = 4096
+"""Ops of a chain after which its beginning runs while more are recorded, which bounds the memory of a loop."""
+
 
 class Tensor(Methods):
     """Multi-dimensional array whose value may not have been computed yet.
@@ -615,7 +618,7 @@ def recorded_result(node: Node) -> Tensor:
     tensor = wrap(node)
     if pressure.remembers:
         pressure.remember(node)
-    if node.depth > config.max_depth:
+    if node.depth > MAX_DEPTH:
         _run_early(node)
     return tensor
 
@@ -851,7 +854,7 @@ def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -
         watch.made.add(tensor)
     if pressure.remembers:
         pressure.remember(node)
-    if depth > config.max_depth or config.eager:
+    if depth > MAX_DEPTH or config.eager:
         _run_early(node)
     return tensor
 
@@ -878,7 +881,7 @@ def _finish_view(call: Call, base: Node, depth: int, frame: FrameType, viewed: A
                 storage.forget_the_dead()
     if pressure.remembers and node.value is None:
         pressure.remember(node)
-    if node.value is None and (depth > config.max_depth or config.eager):
+    if node.value is None and (depth > MAX_DEPTH or config.eager):
         _run_early(node)
     return tensor
 
@@ -899,7 +902,7 @@ def _run_early(node: Node) -> None:
     if config.eager:
         _realize_nodes((node,))
     else:
-        shorten(node, config.max_depth)
+        shorten(node, MAX_DEPTH)
 
 
 def record(

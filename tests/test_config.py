@@ -235,14 +235,14 @@ def test_what_differs_from_the_defaults_is_shown(monkeypatch: pytest.MonkeyPatch
 def test_scope_restores_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Config()
     settings.threads = 2
-    assert settings.max_depth == 4096
-    with settings.scope(threads=3, max_depth=5, debug=1):
-        assert (settings.threads, settings.max_depth, settings.debug) == (3, 5, 1)
+    assert settings.build_seconds == 600
+    with settings.scope(threads=3, build_seconds=5, debug=1):
+        assert (settings.threads, settings.build_seconds, settings.debug) == (3, 5, 1)
         with settings.scope(threads=4):
             assert settings.threads == 4
         assert settings.threads == 3
-    assert (settings.threads, settings.max_depth) == (2, 4096)
-    assert (settings.origin("threads"), settings.origin("max_depth")) == ("config.threads", "default")
+    assert (settings.threads, settings.build_seconds) == (2, 600)
+    assert (settings.origin("threads"), settings.origin("build_seconds")) == ("config.threads", "default")
     monkeypatch.setenv("NPU_TENSOR_DEBUG", "2")  # was not read before the scope
     assert settings.debug == 2
 
@@ -337,7 +337,7 @@ def test_the_command_prints_values_and_their_origins(monkeypatch: pytest.MonkeyP
     shown = cells(result.output)
     assert shown["NPU_TENSOR_THREADS"] == ["3", "NPU_TENSOR_THREADS"]
     assert shown["NPU_TENSOR_DEBUG"] == ["1", "config.debug"]
-    assert shown["NPU_TENSOR_MAX_DEPTH"] == ["4096", "default"]
+    assert shown["NPU_TENSOR_BUILD_SECONDS"] == ["600", "default"]
     assert len(shown) == len(SETTINGS)
     assert result.output.splitlines()[-1] == f"directory of the cache: {tmp_path}"
     rows = {row["variable"]: row for row in json.loads(invoke("--json").output)["settings"]}
@@ -345,7 +345,7 @@ def test_the_command_prints_values_and_their_origins(monkeypatch: pytest.MonkeyP
         setting.variable: [*setting.readers] for setting in SETTINGS.values()
     }
     assert rows["NPU_TENSOR_THREADS"]["value"] == 3
-    assert rows["NPU_TENSOR_MAX_DEPTH"]["default"] == 4096
+    assert rows["NPU_TENSOR_BUILD_SECONDS"]["default"] == 600
 
 
 def test_the_command_shows_an_invalid_value_in_its_row(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,7 @@ def test_a_loop_does_not_grow_without_bound() -> None:
     x = nt.zeros(4)
     for _ in range(10_000):
         x += 1
-        assert x._node.depth <= config.max_depth
+        assert x._node.depth <= 4096
     assert x.tolist() == [10_000.0] * 4
 
 
