@@ -1,9 +1,8 @@
-// How code for a core runs inside a host process: with the floating-point mode of the array, and without ending the
-// process when it does something that the array does not take.
+// Entry points for core code inside a host process. It runs with the floating-point mode of the array, and its errors
+// do not end the process: host implementations of the array's API call `fail`.
 //
-// Host implementations of the array's API call `fail`. The simulator compiles a source together with one
-// NT_HOST_ENTRY per declared function and calls the entries. What the standard library has in <algorithm>, <iterator>
-// and <stdexcept> is not used: reading them would take as long as compiling a kernel.
+// The simulator compiles a source together with one NT_HOST_ENTRY per declared function and calls the entries. Headers
+// such as <algorithm>, <iterator> and <stdexcept> are not included: parsing them takes as long as compiling a kernel.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +30,7 @@
 #include <xmmintrin.h>
 #endif
 
-// What nt_host::core_state means where no header declares one.
+// Default of nt_host::core_state, if no header declares one.
 namespace nt_host_without_state {
 inline struct State {
 } core_state;
@@ -50,10 +49,10 @@ class Failure : public std::exception {
     const char *message_;
 };
 
-// End the function that the array called; the simulator reports `message`, which must stay. Destructors run.
+// End the function that the array called; the simulator reports `message`, a static string. Destructors run.
 [[noreturn]] inline void fail(const char *message) { throw Failure(message); }
 
-// The array flushes float32 denormals to zero, operands and results alike. Only while an object of this class lives.
+// Flushes float32 denormals to zero, as the array does, in operands and results, while an object of this class lives.
 class FlushDenormals {
   public:
 #if defined(__x86_64__)
@@ -82,8 +81,7 @@ class FlushDenormals {
 
 #ifdef NT_HOST_GUARD
 
-// Crashes and endless loops end the guarded function, and not the process. All other signals go to the handler before
-// this one.
+// Crashes and endless loops end the guarded function, not the process. All other signals go to the previous handler.
 struct Guard {
     static constexpr int SECONDS = 2;  // of computation by one call, however busy the machine is
 
@@ -159,7 +157,7 @@ struct Guard {
 
 #endif
 
-// What a design says about one argument: a pointer to elements of some size, or a number.
+// Argument of a function, as a design declares it: a pointer to elements of some size, or a number.
 template <std::size_t ElementBytes>
 struct Pointer {};
 template <typename Type>
@@ -181,8 +179,8 @@ struct Agrees<Type, Number<Type>> : std::true_type {};
 template <typename... Declared>
 struct Signature {};
 
-// `call` takes the arguments of `function` and returns what went wrong: null if nothing, else a text that is valid
-// until the same thread calls again. It calls `reset` first.
+// `call` calls `reset`, then `function` with its arguments. It returns null, or an error message that is valid until
+// the next call of the same thread.
 template <auto function, auto reset, typename Declared, typename Type = decltype(function)>
 struct Entry {
     static_assert(!sizeof(Type), "a kernel function returns nothing and is not noexcept");
@@ -232,8 +230,8 @@ struct Entry<function, reset, Signature<Declared...>, void (*)(Arguments...)> {
 
 // `symbol` and then nt_host::Pointer<bytes> or nt_host::Number<type> for each declared argument.
 //
-// Every call finds the control registers (rounding, saturation) as they are after a reset. On the array they keep what
-// the core's last function set; that a function relies on another one would show here.
+// The control registers (rounding, saturation) are reset before every call. On the array they keep the values that the
+// core's last function set, so a function that relies on another one gives other results here.
 #define NT_HOST_ENTRY(symbol, ...)                                                                           \
     static void nt_host_reset_##symbol() { nt_host::core_state = {}; }                                       \
     using nt_host_##symbol =                                                                                 \

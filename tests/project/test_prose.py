@@ -1,4 +1,4 @@
-"""Prose of code and documents: docstrings open with a verb or a noun, and the words are those of the field."""
+"""Prose of code and documents: docstrings and comments of C++ open with a verb or a noun, in words of the field."""
 
 import ast
 import io
@@ -42,6 +42,11 @@ def described(tree: ast.AST) -> Iterator[ast.Constant]:
 def prose(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of text of a file, with their numbers: docstrings and comments, or all but code blocks."""
     content = path.read_text("utf-8")
+    if path.suffix == ".hpp":
+        for number, line in enumerate(content.splitlines(), 1):
+            if comment := re.search(r"//.*", line):
+                yield number, comment[0]
+        return
     if path.suffix == ".py":
         for text in described(ast.parse(content)):
             yield text.lineno, str(text.value)
@@ -67,6 +72,17 @@ def test_docstrings_open_with_a_verb_or_a_noun(folder: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_comments_of_headers_open_with_a_verb_or_a_noun() -> None:
+    headers = sorted(Path(ROOT, "kernels").rglob("*.hpp"))
+    comments = {path: re.findall(r"(?:^[ \t]*//.*\n)+", path.read_text("utf-8"), re.MULTILINE) for path in headers}
+    assert not [
+        f"{path.relative_to(ROOT)}: {comment.strip()[:60]}"
+        for path, found in comments.items()
+        for comment in found
+        if OPENING.match(comment.strip().removeprefix("//").strip())
+    ]
+
+
 def test_texts_that_are_made_open_with_a_verb_or_a_noun() -> None:
     """Docstrings that functions get from tables, and the descriptions of settings."""
     public = {**registry.functions(), **{f"Tensor.{name}": each for name, each in registry.methods().items()}}
@@ -78,9 +94,10 @@ def test_texts_that_are_made_open_with_a_verb_or_a_noun() -> None:
 @pytest.mark.parametrize("folder", [*FOLDERS, "docs", "pages"])
 def test_words_are_those_of_the_field(folder: str) -> None:
     pages = sorted(Path(ROOT).glob("*.md") if folder == "pages" else Path(ROOT, folder).rglob("*.md"))
+    headers = sorted(Path(ROOT, "kernels").rglob("*.hpp")) if folder == "kernels" else []
     wrong = [
         f"{path.relative_to(ROOT)}:{number}: {found[0]}"
-        for path in [*pages, *(sources(folder) if folder in FOLDERS else ())]
+        for path in [*pages, *headers, *(sources(folder) if folder in FOLDERS else ())]
         for number, text in prose(path)
         for found in HOME_MADE.finditer(text)
     ]

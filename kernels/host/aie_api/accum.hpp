@@ -26,7 +26,7 @@ struct accumulator<acc32> { using type = int32; };
 template <>
 struct accumulator<acc64> { using type = std::int64_t; };
 
-// The accumulator of a product where none is named.
+// Default accumulator of a product.
 template <typename A, typename B>
 constexpr auto default_tag() {
     static_assert(is_float_v<A> == is_float_v<B>, "no product of a floating-point and an integer vector");
@@ -85,7 +85,7 @@ class accum : public nt_host::Sum {
         return detail::to_blocks(*this);
     }
 
-    // Rounds as the core's rounding mode says; integers narrow as its saturation mode says.
+    // Rounds in the core's rounding mode; integers narrow in its saturation mode.
     template <typename T>
         requires(!std::is_same_v<T, bfp16ebs8>)
     vector<T, N> to_vector(int shift = 0) const {
@@ -225,11 +225,12 @@ auto negmul(const vector<A, N> &a, const vector<B, N> &b) {
 
 namespace detail {
 
-// vmac.f of aie2, as 3,200 published probes have found it on silicon for matrices: a sum and its products are aligned to
-// the largest exponent among them and rounded there to 24 bits each, ties to even. Their sum is exact until it is rounded
-// to a float32. The same is assumed lane by lane, where softmax on silicon showed the rounding of each product
-// (mlir-aie's levers.md, S80), and of the exponent of a product that it is that of its value. The probes had no infinite
-// operand and no NaN; those are summed as usual, and zeros. Sums of accumulators and aie2p round as IEEE, without a probe.
+// vmac.f of aie2, as 3,200 published probes have found it on silicon for matrices: a sum and its products are aligned
+// to the largest exponent among them and rounded there to 24 bits each, ties to even. Their sum is exact until it is
+// rounded to a float32. The same is assumed lane by lane, where softmax on silicon showed the rounding of each product
+// (mlir-aie's levers.md, S80), and of the exponent of a product that it is that of its value. The probes had no
+// infinite operand and no NaN; those are summed as usual, and zeros. Sums of accumulators and aie2p round as IEEE,
+// without a probe.
 template <unsigned N>
 struct Aligned {
     using Double = std::conditional_t<N != 0, double, void>;  // GCC ignores the attribute where no type depends on N

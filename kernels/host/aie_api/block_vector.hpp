@@ -18,10 +18,10 @@ struct Block {
     }
 };
 
-// Eight numbers, `stride` apart, as the core makes a block of them: the exponent is the largest exponent field among
-// them, and mantissas are rounded as the core's rounding mode says; if one becomes 128, the exponent is one more and all
-// are rounded anew. Subnormal numbers are 0. Found on silicon, in all rounding modes, by a published series of probes;
-// what it says of infinity and NaN (exponent 255, never 0) is not followed where such a number meets a 0.
+// Convert eight numbers, `stride` apart, to a block, as the core does. The exponent is the largest exponent field among
+// them. Mantissas are rounded in the core's rounding mode; if one becomes 128, the exponent is increased and all are
+// rounded anew. Subnormal numbers are 0. The source is a published series of probes on silicon, in all rounding modes.
+// Its results for infinity and NaN (exponent 255, never 0) are not reproduced where such a number meets a 0.
 template <rounding_mode mode, typename T>
 inline Block share_exponent(const T *from, unsigned stride) {
     uint32 bits[8];
@@ -35,7 +35,7 @@ inline Block share_exponent(const T *from, unsigned stride) {
     for (bool fits = false; !fits; largest += !fits) {
         fits = true;
         for (unsigned i = 0; i < 8; ++i) {
-            // 1.fraction with 23 bits; the shift by 17 leaves 6. More than 40 places are as good as all.
+            // 1.fraction with 23 bits; the shift by 17 leaves 6. A shift by 40 leaves none.
             const std::int64_t magnitude = exponents[i] ? 0x800000 | (bits[i] & 0x7fffff) : 0;
             const int places = 17 + largest - exponents[i];
             mantissas[i] = shifted<mode>(bits[i] >> 31 ? -magnitude : magnitude, places < 40 ? places : 40);
@@ -56,14 +56,14 @@ struct bfp16ebs8 {
 
 namespace aie {
 
-// N numbers in blocks, each of eight consecutive ones.
+// N numbers in blocks of eight consecutive ones.
 template <typename T, unsigned N>
 class block_vector : public nt_host::Timed {
   public:
     detail::Block blocks[N / 8];
 };
 
-// Reads block vectors one after another, from any address.
+// Stream of consecutive block vectors from any address.
 template <typename T, unsigned N>
 class block_vector_input_buffer_stream {
   public:
@@ -84,7 +84,7 @@ class block_vector_input_buffer_stream {
 
 namespace detail {
 
-// Rounds as the core's rounding mode says.
+// Rounds in the core's rounding mode.
 template <unsigned N>
 block_vector<bfp16ebs8, N> to_blocks(const accum<accfloat, N> &sums) {
     block_vector<bfp16ebs8, N> result;

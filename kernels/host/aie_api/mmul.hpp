@@ -1,9 +1,10 @@
-// Products of small matrices, the shapes that each generation has.
+// Products of small matrices, in the shapes that each generation has.
 #pragma once
 
 #include "block_vector.hpp"
 
-// As in aie_api: products of 8x8x8 bfloat16 on aie2p multiply block floats if a program says so before it includes this.
+// Products of 8x8x8 bfloat16 on aie2p multiply block floats if a program defines this macro before the include, as in
+// aie_api.
 #ifndef AIE_API_EMULATE_BFLOAT16_MMUL_WITH_BFP16
 #define AIE_API_EMULATE_BFLOAT16_MMUL_WITH_BFP16 0
 #endif
@@ -63,8 +64,8 @@ using mmul_tag_t = std::conditional_t<
     is_float_v<A>, accfloat,
     std::conditional_t<sizeof(A) + sizeof(B) <= 3 || (sizeof(A) + sizeof(B) == 4 && K <= 2), acc32, acc64>>;
 
-// Products that an instruction adds, where they are counted; bfloat16 of aie2p takes several instructions. Who counts
-// defines the products of dataflow/array.py.
+// Products per instruction, if instructions are counted; bfloat16 of aie2p takes several instructions. The command that
+// counts defines the macros from dataflow/array.py.
 template <typename A, typename B>
 constexpr unsigned products_per_instruction([[maybe_unused]] bool shared_exponents) {
 #ifdef NT_HOST_COUNT
@@ -123,7 +124,7 @@ class mmul {
         typedef Lane Row __attribute__((vector_size(sizeof(Lane) * N)));
         Row right[K], sum[M];
         std::memcpy(sum, c_.data, sizeof sum);
-        // Without the hints, -O2 leaves the loops and keeps the sums in memory.
+        // Without the hints, compilers at -O2 do not unroll the loops, and keep the sums in memory.
 #pragma GCC unroll 16
         for (unsigned k = 0; k < K; ++k)
 #pragma GCC unroll 16
@@ -165,7 +166,7 @@ class mmul {
         }
     }
 
-    // Rows of A and columns of B become blocks: they have 8 elements along K.
+    // Rows of A and columns of B have 8 elements along K; each becomes a block.
     void mac_shared(const vector<A, size_A> &a, const vector<B, size_B> &b) {
         float left[M][K], right[K][N];
         detail::with_rounding([&](auto mode) {

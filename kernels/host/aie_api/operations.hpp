@@ -233,8 +233,8 @@ vector<T, N> select(T a, T b, const mask<N> &m) {
     return select(broadcast<T, N>(a), broadcast<T, N>(b), m);
 }
 
-// Shifts go through an accumulator on the array: `downshift` rounds as the core's rounding mode says, and what leaves
-// the vector's type narrows as its saturation mode says.
+// Shifts go through an accumulator on the array: `downshift` rounds in the core's rounding mode, and results narrow to
+// the vector's type in its saturation mode.
 template <typename T, unsigned N>
 vector<T, N> upshift(const vector<T, N> &v, unsigned shift) {
     return accum<detail::default_tag_t<T, T>, N>(v, static_cast<int>(shift)).template to_vector<T>();

@@ -75,7 +75,7 @@ template <typename T, unsigned N>
 vector<T, N> shuffle_down_replicate(const vector<T, N> &v, unsigned n) {
     return shuffle_down_fill(v, broadcast<T, N>(v.data[N - 1]), n);
 }
-// What moves in is undefined on the array; here all its bits are ones.
+// Lanes that move in are undefined on the array; here all their bits are ones.
 template <typename T, unsigned N>
 vector<T, N> shuffle_up(const vector<T, N> &v, unsigned n) {
     vector<T, N> undefined;

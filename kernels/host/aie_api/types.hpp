@@ -111,8 +111,8 @@ inline void with_rounding(Body &&body) {
     }
 }
 
-// Whether to step away from the number below, given whether that is odd, the sign, and how the rest compares with 0 and
-// with a half.
+// True if a number between two integers rounds up. `odd` describes the lower one; `rest`, `half` and `above_half`
+// compare the distance from it with 0 and a half.
 template <rounding_mode mode>
 constexpr bool steps_up(bool odd, bool negative, bool rest, bool above_half, bool half) {
     using enum rounding_mode;

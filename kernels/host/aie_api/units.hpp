@@ -1,4 +1,5 @@
-// Slots, widths and latencies of a core's instructions, and what a program needs of them where NT_HOST_COUNT is defined.
+// Slots, widths and latencies of a core's instructions, and what a program needs of them where NT_HOST_COUNT is
+// defined.
 //
 // A bundle has a load on each of two ports, a store, a move and a vector instruction; scalar instructions are not
 // counted. Latencies: llvm-aie's AIE2Schedule.td (048e9ad6) and AIE2PGenSchedule.td (1b54f072). Slots: llvm-aie's
@@ -45,7 +46,7 @@ constexpr Operation PACK{STORE, 2, 0, REGISTER, REGISTER};
 constexpr Operation UNPACK{LOAD_B, 2, 0, REGISTER, REGISTER};
 constexpr unsigned MOVE_LATENCY = 2;  // between the two kinds of registers
 
-// Instructions for `lanes` lanes with so many lanes per instruction.
+// Instructions for `lanes` lanes, with `native` lanes each.
 constexpr unsigned pieces(unsigned lanes, unsigned native) { return (lanes + native - 1) / native; }
 
 #ifdef NT_HOST_COUNT

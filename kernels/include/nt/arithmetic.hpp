@@ -69,7 +69,7 @@ inline Float<N> unranked(const Int<N> &v) {
     return from_bits(order(from_bits(Maximum ? aie::add(v, RANK_SHIFT) : aie::sub(-RANK_SHIFT, v))));
 }
 
-// x, but at least (or at most) `bound`, which is no NaN; some number where x is NaN.
+// x, but at least (or at most) `bound`, which is not NaN; an arbitrary number where x is NaN.
 //
 // The bits of positive floats have the order of the floats. Signed, all negative floats are below them; unsigned, all
 // are above them, the larger the magnitude.
@@ -122,7 +122,7 @@ inline aie::mask<N> eq(const aie::vector<T, N> &a, const aie::vector<T, N> &b) {
         return aie::eq(a, b);
     }
 }
-// Whether neither is NaN, given that `a` is not above `b`: only the ends remain.
+// True if neither is NaN. Only the ends are compared, because `a` is not above `b`.
 template <unsigned N>
 inline aie::mask<N> ordered(const Int<N> &a, const Int<N> &b) {
     return aie::ge(a, -INFINITY_BITS) & aie::le(b, INFINITY_BITS);
@@ -145,7 +145,7 @@ inline aie::mask<N> le(const aie::vector<T, N> &a, const aie::vector<T, N> &b) {
         return aie::le(a, b);
     }
 }
-// The same with a number that is no NaN. The bits of floats of one sign have their order.
+// The same with a number that is not NaN. The bits of floats of one sign have their order.
 template <unsigned N>
 inline aie::mask<N> gt(const Float<N> &x, std::type_identity_t<float> bound) {
     const int32 limit = __builtin_bit_cast(int32, bound + 0.0f);  // without the sign of a zero
@@ -210,10 +210,10 @@ inline Split<parts, N> split_below(const Float<N> &x) {
     return result;
 }
 
-// Two parts of one sign, in half precision. Both are zero or none is, and none is NaN without the other: the sum of their
-// products with parts of that kind, or with a single bfloat16 number, is right in all cases. A rest that is zero, or NaN
-// because the number is infinite, becomes a fraction of the number that is less than half a unit in the last place of any
-// sum, so that exact products stay exact. What falls below 2^-126 on the way is zero.
+// Two parts of one sign, in half precision. Both are zero or none is, and none is NaN without the other: the sum of
+// their products with parts of that kind, or with a single bfloat16 number, is right in all cases. A rest that is zero,
+// or NaN because the number is infinite, becomes a fraction of the number that is less than half a unit in the last
+// place of any sum, so that exact products stay exact. What falls below 2^-126 on the way is zero.
 template <unsigned N>
 inline Split<2, N> split_alike(const Float<N> &x) {
     const Bfloat<N> lead = aie::filter_odd(x.template cast_to<int16>()).template cast_to<bfloat16>();  // upper halves
@@ -343,7 +343,7 @@ inline aie::vector<T, N> minimum(const aie::vector<T, N> &a, const aie::vector<T
         return aie::min(a, b);
     }
 }
-// The same with a number that is no NaN.
+// The same with a number that is not NaN.
 template <unsigned N>
 inline Float<N> maximum(const Float<N> &a, std::type_identity_t<float> b) {
     return select(is_nan(a), a, at_least(a, b));
@@ -432,7 +432,7 @@ template <unsigned N>
 inline Float<N> round_bfloat16(const Float<N> &x) {
     return value(Sum<N>(Sum<N>(x).template to_vector<bfloat16>()));
 }
-// Normal numbers of float16 keep 10 bits behind the leading one, smaller ones are multiples of 2^-24.
+// Normal numbers of float16 keep 10 bits after the leading one; smaller ones are multiples of 2^-24.
 template <unsigned N>
 inline Float<N> round_float16(const Float<N> &x) {
     const Int<N> size = magnitude(x);

@@ -258,7 +258,7 @@ inline void leave_sums(const float *__restrict mixed, const int32 *__restrict to
     for (unsigned i = 0; i < lanes; i += 16) aie::store_v(object + i, from_bits(aie::load_v<16>(tops + i)));
 }
 
-// Whether no row attends to the block that `score` was called with last.
+// True if no row attends to the block of the last call of `score`.
 template <typename Tile>
 inline bool skipped(const int32 *state) {
     return (state[BLOCK] - 1) * static_cast<int32>(Tile::keys) >= state[ROW] + static_cast<int32>(Tile::rows);

@@ -157,7 +157,7 @@ inline void multiply_windows(const typename Tile::Operand *__restrict strip,
                 for (unsigned step = 0; step < steps.count; ++step, right += width * Product::size_B) {
                     add_step<Gemm>(c, pixels + steps.at[step] * int32(Product::size_A), apart, right);
                 }
-                // As in nt/gemm.hpp: the next sums come while these go. After the last, they come again.
+                // The next sums are loaded while these are stored, as in nt/gemm.hpp; the last ones are loaded again.
                 const bool crosses = j + columns == width, ends = crosses && x + rows == Tile::width;
                 float *next = sums + (crosses ? width * (rows - 1) + columns : columns) * Product::size_C;
                 if (ends && y + 1 == Tile::lane_rows) next = sums;

@@ -1,6 +1,6 @@
 // exp, expm1, log, log1p, log2, log10 and the sigmoid.
 //
-// Polynomials were fitted for the smallest maximal error, which is given relative to the function and before rounding.
+// Polynomials are minimax fits. Their errors are relative to the function, before rounding.
 #pragma once
 
 #include "division.hpp"
@@ -15,7 +15,7 @@ constexpr SplitConstant<4> LN_2_PARTS(LN_2);
 constexpr float LN_2_SHORT[] = {0.69140625f, 0.0017395019531f};
 constexpr SplitConstant<2> LOG2_E_PARTS(1.4426950408889634074);
 
-// What makes natural logarithms those of a base: `scale` is 1 / ln(base), `step` the logarithm of 2 to it.
+// Conversion of natural logarithms to a base: `scale` is 1 / ln(base), `step` the logarithm of 2 to that base.
 struct Base2 {
     static constexpr SplitConstant<3> scale{1.4426950408889634074};
     static constexpr SplitConstant<1> step{1.0};
@@ -218,7 +218,7 @@ inline Float<N> log(const Float<N> &x) {
     return log_specials(x, log_of_parts<P>(exact_downshift(exponent, 23), f));
 }
 
-// Exact for powers of the base: nothing but the sum with the largest term is rounded noticeably.
+// Exact for powers of the base: only the sum with the largest term is rounded noticeably.
 template <typename Base, typename P, unsigned N>
 inline Float<N> log_to_base(const Float<N> &x) {
     const Int<N> exponent = exponent_bits(x);
@@ -237,7 +237,7 @@ inline Float<N> log10(const Float<N> &x) {
     return log_to_base<Base10, P>(x);
 }
 
-// log(1 + x). What rounding 1 + x lost is added to f.
+// log(1 + x). The rounding error of 1 + x is added to f.
 template <typename P = full, unsigned N>
 inline Float<N> log1p(const Float<N> &x) {
     const Float<N> one = constant<N>(1.0f);

@@ -35,7 +35,7 @@ struct GemmTile {
     static_assert(M % (block_rows * R) == 0 && K % S == 0 && N % (block_columns * T) == 0);
 };
 
-// Calls function(0), function(1), ... with constants, so that what they index stays in registers.
+// Call function(0), function(1), ... with constants, so that indexed arrays stay in registers.
 template <unsigned count, typename Function>
 inline __attribute__((always_inline)) void unroll(Function function) {
     [&]<unsigned... index>(std::integer_sequence<unsigned, index...>) {
@@ -43,8 +43,8 @@ inline __attribute__((always_inline)) void unroll(Function function) {
     }(std::make_integer_sequence<unsigned, count>{});
 }
 
-// A worker's loop cannot tell a kernel function its round, so the function counts: it gets the current position and
-// the next call gets the one `step` further, from 0 again at `end`.
+// Return the position of this call and advance it by `step`, back to 0 at `end`. A worker's loop cannot pass its round
+// to a kernel function, so the function counts.
 inline unsigned advance(int32 *cursor, unsigned step, unsigned end) {
     const unsigned position = *cursor;
     *cursor = position + step == end ? 0 : position + step;
@@ -81,7 +81,7 @@ inline void finish(const typename Tile::Product &product, typename Tile::Sum *su
     }
 }
 
-// A block as its products take it.
+// Convert a block to the form of its products.
 template <typename Tile, unsigned N>
 inline auto factor(const aie::vector<typename Tile::Operand, N> &block) {
     if constexpr (Tile::splits) {
@@ -110,7 +110,7 @@ inline void accumulate(Product &sum, const Split<3, A> &a, const Split<3, B> &b)
     sum = Product(aie::add(product.to_accum(), sum.to_accum()));
 }
 
-// Adds the products of a register block in one step of K. The blocks of A are `apart` elements from each other, those of
+// Add the products of a register block in one step of K. The blocks of A are `apart` elements from each other, those of
 // B are adjacent.
 template <typename Tile>
 inline __attribute__((always_inline)) void add_step(typename Tile::Product (&c)[Tile::block_rows][Tile::block_columns],
@@ -127,7 +127,7 @@ inline __attribute__((always_inline)) void add_step(typename Tile::Product (&c)[
     });
 }
 
-// Adds a slice of A times B to the sums of the slice's rows; the cursor tells which slice it is.
+// Add a slice of A times B to the sums of the slice's rows. The cursor counts the slices.
 template <typename Tile>
 inline void multiply(const typename Tile::Operand *__restrict a, const typename Tile::Operand *__restrict b,
                      typename Tile::Sum *__restrict sums, int32 *__restrict cursor) {
@@ -146,8 +146,8 @@ inline void multiply(const typename Tile::Operand *__restrict a, const typename 
             left += rows * Product::size_A;
             right += width * Product::size_B;
         }
-        // A core loads and stores in the same cycle: the next sums come while these go. After the last, they come
-        // again.
+        // A core loads and stores in the same cycle: the next sums are loaded while these are stored. The last ones are
+        // loaded again.
         const unsigned next = j + columns < width ? j + columns : j;
         unroll<rows>([&](auto i) {
             unroll<columns>([&](auto k) {
@@ -158,7 +158,7 @@ inline void multiply(const typename Tile::Operand *__restrict a, const typename 
     }
 }
 
-// Takes a row operand out of an object of B, as the memtile's walk has left it there, and repeats every T of its N
+// Read a row operand from an object of B, in the order in which the memtile has written it. Repeat every T of its N
 // words until they fill a vector of 16: the order in which the sums of a row of blocks are read.
 template <typename Tile>
 inline void spread_row(const int32 *__restrict object, int32 *__restrict row) {
@@ -186,7 +186,7 @@ inline void spread_column(const int32 *__restrict slice, int32 *__restrict colum
     }
 }
 
-// Repeats every T of the N words at the start of an object until they fill a vector of 16: the order of the sums.
+// Repeat every T of the N words at the start of an object until they fill a vector of 16: the order of the sums.
 template <typename Tile>
 inline void spread_words(const int32 *__restrict object, int32 *__restrict row) {
     for (unsigned j = 0; j < Tile::N; ++j) {

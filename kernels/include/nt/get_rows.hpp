@@ -1,4 +1,4 @@
-// Picking rows out of a table that streams by.
+// Selection of rows of a table that arrives as a stream.
 #pragma once
 
 #include <aie_api/aie.hpp>
@@ -7,7 +7,7 @@
 
 namespace nt {
 
-// Copies neighbours in whole vectors; the last vector overlaps the one before it.
+// Copy neighbours in whole vectors; the last vector overlaps the previous one.
 inline void copy_words(const int32 *__restrict source, int32 *__restrict result, int32 words) {
     constexpr int32 lanes = 16;
     if (words < lanes) {

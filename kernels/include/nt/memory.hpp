@@ -1,7 +1,7 @@
 // Loads and stores with conversion between the type in memory and the type in registers.
 //
-// bfloat16 in memory is float in registers (stores round as the core's rounding mode says); bool is uint8, 0 or 1, in
-// memory and a mask in registers; all other types are the same in both.
+// bfloat16 in memory is float in registers; stores round in the core's rounding mode. bool is uint8, 0 or 1, in memory
+// and a mask in registers. All other types are the same in both.
 #pragma once
 
 #include "arithmetic.hpp"
@@ -54,8 +54,8 @@ inline void store_unaligned(Stored *p, const V &v) {
     aie::store_unaligned_v(p, stored<Stored>(v));
 }
 
-// The first `count` elements; the lanes behind are `fill`. Memory behind the elements is not touched, it may belong to
-// a transfer in progress.
+// Load the first `count` elements; the other lanes are `fill`. Memory after the elements is not accessed, because it
+// may belong to a transfer in progress.
 template <typename Register, unsigned N, typename Stored>
 inline auto load_partial(const Stored *p, unsigned count, std::type_identity_t<Stored> fill) {
     auto v = aie::broadcast<Stored, N>(fill);

@@ -1,14 +1,14 @@
-// Products with a B that the host has made into blocks of bfp16: eight numbers along K share an exponent, 9 bytes each.
+// Products with a B that the host has packed into blocks of bfp16: eight numbers along K share an exponent, in 9 bytes.
 //
-// B lies in the order in which it is read, as [N/T/block_columns][K/S][block_columns][T][9 bytes]. A core has one stream
-// of blocks per load unit, and the other unit widens A.
+// B is stored in the order in which it is read: [N/T/block_columns][K/S][block_columns][T][9 bytes]. One load unit of
+// the core reads blocks, the other one widens A.
 #pragma once
 
 #include "gemm.hpp"
 
 namespace nt {
 
-// Adds a slice of A times B to the sums of the slice's rows; the cursor tells which slice it is.
+// Add a slice of A times B to the sums of the slice's rows. The cursor counts the slices.
 template <typename Tile>
 inline void multiply_packed(const bfloat16 *__restrict a, const uint8 *__restrict b, float *__restrict sums,
                             int32 *__restrict cursor) {
@@ -34,7 +34,7 @@ inline void multiply_packed(const bfloat16 *__restrict a, const uint8 *__restric
                 unroll<rows>([&](auto i) { c[i][k] = mac_8x8_8x8T(lefts[i], right, c[i][k]); });
             });
         }
-        // As in `multiply`: the next sums come while these go.
+        // A core loads and stores in the same cycle: the next sums are loaded while these are stored, as in `multiply`.
         const unsigned next = j + columns < width ? j + columns : j;
         unroll<rows>([&](auto i) {
             unroll<columns>([&](auto k) {

@@ -1,11 +1,11 @@
-// Products of float32 vectors out of products of bfloat16, which are what the array multiplies with.
+// Products of float32 vectors, composed of the array's native products of bfloat16.
 //
-// A float32 number is the sum of three bfloat16 numbers, and of two but for a relative error of 2^-17. Products of two
-// bfloat16 numbers are exact in a float32 accumulator, so that a product of float32 numbers is a sum of 6 native
-// products, or of 3 where 16 bits suffice.
+// A float32 number is the sum of three bfloat16 numbers, or of two with a relative error of 2^-17. A product of two
+// bfloat16 numbers is exact in a float32 accumulator. So a product of float32 numbers is a sum of 6 native products, or
+// of 3 where 16 bits suffice.
 //
-// The array's accumulators are taken to round sums to nearest even; that is not documented. Where a comment says that
-// sums are exact it does not matter.
+// The rounding of sums in accumulators is not documented; nearest even is assumed. It does not matter where a comment
+// calls sums exact.
 #pragma once
 
 #include <aie_api/aie.hpp>
@@ -14,11 +14,11 @@
 
 namespace nt {
 
-// How exact float results are. `parts`: bfloat16 numbers per factor.
+// Precision of float results. `parts`: bfloat16 numbers per factor.
 struct full {  // a few units in the last place of float32
     static constexpr unsigned parts = 3;
 };
-struct half {  // relative errors of 2^-13, 2^-11 at most, before rounding to bfloat16, which is one of 2^-9
+struct half {  // relative error of 2^-13, at most 2^-11; that of rounding to bfloat16 is 2^-9
     static constexpr unsigned parts = 2;
 };
 
@@ -111,7 +111,7 @@ inline Sum<N> add_product(const Sum<N> &sum, const Split<parts, N> &a, const Fac
     return aie::add(product(a, b), sum);
 }
 
-// minuend - a b where that is much smaller than the minuend: the largest terms cancel first, and nothing is rounded.
+// minuend - a b, if much smaller than the minuend: the largest terms cancel first, and nothing is rounded.
 template <unsigned parts, unsigned N, typename Factor>
 inline Sum<N> remainder(const Sum<N> &minuend, const Split<parts, N> &a, const Factor &b) {
     Sum<N> sum = minuend;
@@ -123,8 +123,8 @@ inline Sum<N> remainder(const Sum<N> &minuend, const Split<parts, N> &a, const F
     return sum;
 }
 
-// x - n c where both are about the same, exactly. If the product has the larger exponent, vmac.f of aie2 would round off
-// the last bits of x: those come after it.
+// x - n c of about equal numbers, exactly. If the product had the larger exponent, vmac.f of aie2 would round off the
+// last bits of x, so these are added after it.
 template <unsigned N>
 inline Sum<N> difference(const Float<N> &x, const Bfloat<N> &n, bfloat16 c) {
     const Float<N> high = from_bits(aie::bit_and(-256, bits(x)));
@@ -132,8 +132,8 @@ inline Sum<N> difference(const Float<N> &x, const Bfloat<N> &n, bfloat16 c) {
     return aie::mac(aie::msc(Sum<N>(high), n, c), low, bfloat16(1.0f));
 }
 
-// coefficients[0] x^(count-1) + ... + coefficients[count-1]. The last `exact` steps have the precision of `x`, those
-// before one part less: their results are multiplied by further powers of x, which is small.
+// coefficients[0] x^(count-1) + ... + coefficients[count-1]. The last `exact` steps have the precision of `x`. Earlier
+// ones have one part less, because their results are multiplied by further powers of x, which is small.
 template <unsigned exact, unsigned parts, unsigned N, unsigned long count>
 inline Float<N> polynomial(const Split<parts, N> &x, const float (&coefficients)[count]) {
     Split<parts - 1, N> shorter;

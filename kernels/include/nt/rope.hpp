@@ -7,8 +7,8 @@
 
 namespace nt {
 
-// Cosines and sines of one position, each as the sum of two bfloat16 numbers: what is left, 2^-17, vanishes when the
-// result is rounded to bfloat16. `pairs` is a multiple of 32, `memory` has room for four times as many numbers.
+// Cosines and sines of one position, each as the sum of two bfloat16 numbers. The error, 2^-17, vanishes when the
+// result is rounded to bfloat16. `pairs` is a multiple of 32; `memory` holds four times as many numbers.
 struct RopeTable {
     bfloat16 *cosine, *cosine_rest, *sine, *sine_rest;
     int32 pairs;
@@ -39,8 +39,8 @@ struct RopeTable {
     }
 };
 
-// turns[i] = rates[i] / factors[i] in units of 2^-32 turns, without whole ones. The quotients are float32 numbers. The
-// factors are the bits of theirs.
+// turns[i] = rates[i] / factors[i], modulo whole turns, in units of 2^-32 turns. Quotients are float32 numbers;
+// `factors` has the bits of float32 numbers.
 inline void divide_turns(const float *rates, const int32 *factors, int32 *turns, int32 pairs) {
     constexpr unsigned lanes = 16;
     for (int32 i = 0; i < pairs; i += lanes) {
@@ -56,7 +56,7 @@ struct Pairs {
     Sum<lanes> first, second;
 };
 
-// The pairs (a, b) from number `i` on, turned: a cos - b sin and a sin + b cos.
+// Turn the pairs (a, b) from pair `i` on: a cos - b sin and a sin + b cos.
 template <unsigned lanes>
 inline Pairs<lanes> turned(const Bfloat<lanes> &a, const Bfloat<lanes> &b, const RopeTable &table, int32 i) {
     const Bfloat<lanes> cosine = aie::load_unaligned_v<lanes>(table.cosine + i);
@@ -70,7 +70,7 @@ inline Pairs<lanes> turned(const Bfloat<lanes> &a, const Bfloat<lanes> &b, const
     return {first, second};
 }
 
-// `count` >= lanes pairs; the last vector overlaps the one before it.
+// Rotate `count` >= lanes pairs; the last vector overlaps the previous one.
 template <unsigned lanes, bool Neighbours, typename Stored>
 inline void rotate_vectors(const bfloat16 *__restrict x, const RopeTable &table, Stored *__restrict y, int32 count) {
     for (int32 start = 0; start < count; start += lanes) {
@@ -86,7 +86,7 @@ inline void rotate_vectors(const bfloat16 *__restrict x, const RopeTable &table,
     }
 }
 
-// One row of features, of which the first `dims` form pairs: neighbours, or else the halves of `dims`.
+// Rotate a row of features, of which the first `dims` form pairs: of neighbours, or of the two halves of `dims`.
 template <bool Neighbours, typename Stored>
 inline void rotate_row(const bfloat16 *__restrict x, const RopeTable &table, Stored *__restrict y, int32 features,
                        int32 dims) {

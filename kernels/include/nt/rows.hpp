@@ -1,6 +1,6 @@
-// Walking over a row vector by vector, and its reductions: one class for each row_* primitive of the expression
-// language. An object of a class is the state of a reduction, one partial result in every lane; the state of a row is
-// merged from those of its parts.
+// Loops over the vectors of a row, and reductions: a class for each row_* primitive of the expression language. An
+// object of a class is the state of a reduction, with a partial result in every lane. The states of a row's parts are
+// merged.
 #pragma once
 
 #include <aie_api/aie.hpp>
@@ -13,7 +13,7 @@
 
 namespace nt {
 
-// Which lanes of a vector belong to the row.
+// Lanes of a vector that belong to the row.
 struct all_lanes {};
 struct first_lanes {
     int32 count;
@@ -35,17 +35,19 @@ inline aie::vector<lane_integer<N>, N> lane_numbers() {
     return aie::load_v<N>(numbers.at);
 }
 
-// The positions in the row of the lanes of a vector that begins at `start`.
+// Positions in the row of the lanes of a vector that begins at `start`.
 template <unsigned N>
 inline aie::vector<int32, N> positions(int32 start) {
     static_assert(N == 16, "positions are int32");
     return nt::add(lane_numbers<N>(), nt::broadcast<int32, N>(start));
 }
 
-// body(start, lanes, part) for the vectors of `count` elements, of which the first `length` belong to the row. Unless all
-// do, which the caller says of all rows that it has, each vector is told how many of its lanes do: that costs less
-// machine code than a second body. Reductions alternate between `Parts` partial results, so that none waits for the one
-// before. The caller knows of at least `Rounds` rounds of so many vectors: 0, 4 or 16.
+// Call body(start, lanes, part) for the vectors of `count` elements, of which the first `length` belong to the row.
+//
+// Whole: all elements of all rows belong to it. Otherwise every vector gets its number of lanes in the row, which takes
+// less machine code than a second body for the last vector. Parts: partial results between which a reduction
+// alternates, so that no sum waits for the previous one. Rounds: promised number of rounds of `Parts` vectors: 0, 4 or
+// 16.
 template <unsigned N, bool Whole, unsigned Parts, unsigned Rounds, class Body>
 inline void for_row(int32 count, int32 length, Body body) {
     const auto vector = [&](int32 start, auto part) {
@@ -161,7 +163,7 @@ using row_max = row_extreme<T, N, true>;
 template <class T, unsigned N>
 using row_min = row_extreme<T, N, false>;
 
-// The first NaN is better than any number. What is kept is the larger, the better it is.
+// The first NaN is better than any number. A better element is kept as a larger one.
 template <class T, unsigned N, bool Maximum>
 struct row_place {
     static constexpr bool ranks = std::is_same_v<T, float>;
@@ -193,7 +195,7 @@ struct row_place {
         const auto earlier = nt::bit_and(nt::eq(part.best, best), nt::lt(part.place, place));
         take(nt::bit_or(nt::gt(part.best, best), earlier), part.best, part.place);
     }
-    // Where all elements lose every comparison no place was found, and the first is as good as any.
+    // No place is found if all elements lose every comparison; then the first place is returned.
     index_vector value() const {
         const auto wins = nt::eq(best, nt::max_lanes(best));
         const index_vector first = nt::min_lanes(nt::select(wins, place, nt::broadcast<int32, N>(nowhere)));
@@ -205,7 +207,7 @@ using row_argmax = row_place<T, N, true>;
 template <class T, unsigned N>
 using row_argmin = row_place<T, N, false>;
 
-// What is computed once for a row: the same functions, but those of much machine code are called and not inlined.
+// The same functions for values that are computed once per row. Large ones are called, not inlined.
 namespace once {
 using namespace nt;
 #define NT_UNARY(name)                     \

@@ -1,4 +1,4 @@
-// Transposing a tile of 1- or 2-byte elements, which no DMA can do.
+// Transposition of a tile of 1- or 2-byte elements, which no DMA can do.
 #pragma once
 
 #include <aie_api/aie.hpp>
@@ -9,9 +9,9 @@ namespace nt {
 //
 // Blocks of 16 rows by one vector of columns go through four rounds of a perfect shuffle. Each round interleaves the
 // first half of the vectors with the second, which rotates the bits of an element's place (row, column) by one: after
-// log2(16) rounds the row has become the lower part of the place. What is left at the edges is copied one by one.
+// log2(16) rounds, the row is the lower part of the place. Elements at the edges are copied one by one.
 //
-// Aligned: whether columns are multiples of a vector, rows, pitch and the place of `result` multiples of 16.
+// Aligned: true if columns are multiples of a vector, and rows, pitch and the place of `result` multiples of 16.
 template <typename T, bool Aligned>
 inline void transpose(const T *__restrict source, T *__restrict result, int32 rows, int32 columns, int32 pitch) {
     constexpr int32 lanes = 64 / sizeof(T);

@@ -1,8 +1,8 @@
 // Windows that slide over an image whose channels are neighbours in memory: pools and depthwise convolutions.
 //
 // A core computes tiles: some rows of `width` results with `channels` channels. The rows of the image that a tile needs
-// come one by one, `pixels` pixels each. The core keeps the last `kernel_rows` of them in a ring, with the padding in
-// place. Rows outside of the image come too, with any contents.
+// arrive one by one, `pixels` pixels each. The core keeps the last `window.rows` of them in a ring, with the padding in
+// place. Rows outside of the image arrive too, with arbitrary contents.
 #pragma once
 
 #include "vector_math.hpp"
@@ -35,7 +35,7 @@ struct WindowTile {
     using Total = std::conditional_t<is_maximum, Rank, float>;
 };
 
-// Integers in the order of the numbers whose bits they are; a NaN is above all of them. See `rank`.
+// Integers in the order of the numbers with the same bits; a NaN is above all of them. See `rank`.
 template <typename I>
 constexpr I LEAST_RANK = std::numeric_limits<I>::min();
 template <typename I>
@@ -53,8 +53,7 @@ inline auto kept(const aie::vector<typename Tile::T, N> &v) {
 
 inline int32 within(int32 x, int32 least, int32 most) { return x < least ? least : x < most ? x : most; }
 
-// Finds the next tile of the core. The last ones of a column or row of tiles begin earlier if there are not enough
-// results.
+// Begin the next tile of the core. The last tiles of a column or row begin earlier if there are not enough results.
 template <typename Tile>
 inline void begin_tile(int32 *__restrict state, const int32 *__restrict words) {
     constexpr int32 width = Tile::width;
@@ -69,7 +68,7 @@ inline void begin_tile(int32 *__restrict state, const int32 *__restrict words) {
     state[OLDEST] = 0;
 }
 
-// Puts a row of the image into the ring; the first one begins a tile.
+// Put a row of the image into the ring; the first one begins a tile.
 template <typename Tile>
 inline void keep_row(const typename Tile::T *__restrict object, typename Tile::Kept *__restrict ring,
                      int32 *__restrict state, const int32 *__restrict words) {
@@ -81,7 +80,7 @@ inline void keep_row(const typename Tile::T *__restrict object, typename Tile::K
     const bool inside = 0 <= row && row < words[IMAGE_ROWS];
     const int32 begin = inside ? within(-left, 0, pixels) : pixels;
     const int32 end = inside ? within(columns - left, begin, pixels) : pixels;
-    // The objects of the first and of the last tiles of a row begin where they have the image's own pixels.
+    // Objects of the first and last tiles of a row begin inside the image.
     const typename Tile::T *from = object + (left - within(left, 0, columns > pixels ? columns - pixels : 0)) * channels;
     constexpr Kept nothing = Tile::is_maximum ? LEAST_RANK<Kept> : Kept(0);
     ring += oldest;
@@ -97,7 +96,7 @@ inline void keep_row(const typename Tile::T *__restrict object, typename Tile::K
     for (int32 i = end * channels; i < pixels * channels; i += lanes) clear(i);
 }
 
-// The total with one more element of the window.
+// Combine a total with one more element of the window.
 template <typename Tile, typename Total, unsigned N>
 inline Total combined(const Total &total, const aie::vector<typename Tile::Kept, N> &x,
                       const aie::vector<typename Tile::Kept, N> &weight) {
@@ -118,8 +117,8 @@ inline void clear_totals(typename Tile::Total *__restrict totals) {
         aie::store_v(totals + i, aie::broadcast<Total, Tile::lanes>(nothing));
 }
 
-// Combines the rows of the ring with the totals of a row of results. Weights are in the order of the window's
-// elements, each with all channels.
+// Combine the rows of the ring with the totals of a row of results. Weights are in the order of the window's elements,
+// each with all channels.
 template <typename Tile>
 inline void combine_rows(const typename Tile::Kept *__restrict ring, const typename Tile::T *__restrict weights,
                          typename Tile::Total *__restrict totals, const int32 *__restrict state) {
@@ -147,7 +146,7 @@ inline void combine_rows(const typename Tile::Kept *__restrict ring, const typen
     }
 }
 
-// The numbers of the largest ranks.
+// Store the numbers of the largest ranks.
 template <typename Tile>
 inline void store_maxima(const typename Tile::Total *__restrict totals, typename Tile::T *__restrict result) {
     using I = typename Tile::Rank;
@@ -157,7 +156,7 @@ inline void store_maxima(const typename Tile::Total *__restrict totals, typename
     }
 }
 
-// The totals divided by the numbers of elements that count.
+// Store the totals, divided by the number of elements that count.
 template <typename Tile, typename P, typename Stored>
 inline void store_means(const float *__restrict totals, Stored *__restrict result, const int32 *__restrict state,
                         const int32 *__restrict words) {
