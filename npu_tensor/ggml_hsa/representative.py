@@ -36,6 +36,7 @@ class Variant(NamedTuple):
         says: Words of the offer's reason that show the variant, or "".
         op_params: Keywords of the function.
         float32: Precision of float32 on the array.
+        bfloat16: Precision of bfloat16 on the array.
     """
 
     family: str
@@ -47,6 +48,7 @@ class Variant(NamedTuple):
     says: str = ""
     op_params: Mapping[str, Any] = {}
     float32: str = "emulate"
+    bfloat16: str = "exact"
 
 
 def _elementwise() -> list[Variant]:
@@ -186,7 +188,73 @@ def _quantized() -> list[Variant]:
     return [*vectors, variant("turns", "q4_1", 40, 40, "stream by 2 times")]
 
 
-VARIANTS: Final = (*_elementwise(), *_rowwise(), *_gemm(), *_movement(), *_rope(), *_get_rows(), *_quantized())
+def _attention() -> list[Variant]:
+    # Kernels of float32 are those of float16: both round their operands to bfloat16 and have float32 results.
+    def variant(name: str, sizes: tuple[int, int, int], queries: int, keys: int, *mask: str, **more: Any) -> Variant:
+        features, heads, groups = sizes
+        q, kv = f"({features},{queries},{heads},1)/*", f"({features},{keys},{groups},1)/*"
+        result, fields = (
+            f"({features},{heads},{queries},1)/*",
+            {"dtypes": ("bf16", "f16"), "float32": "bfloat16", **more},
+        )
+        return Variant("attention", name, "attention", (q, kv, kv, *mask), result, **fields)
+
+    return [
+        variant("heads", (64, 4, 4), 100, 130, says="tiles of 16 queries by 32 keys"),
+        variant("causal", (64, 4, 2), 100, 100, op_params={"is_causal": True}),
+        variant("mask", (64, 4, 2), 70, 100, "(100,70,1,1)/f32"),
+        variant("one_query", (64, 8, 2), 1, 500),
+        variant("one_query_mask", (64, 8, 2), 1, 500, "(500,1,1,1)/f32"),
+        variant("wide_heads", (128, 2, 2), 160, 90, says="by 16 keys"),
+        variant("bfp16", (64, 4, 4), 100, 130, dtypes=("bf16",), bfloat16="bfp16"),
+    ]
+
+
+def _conv() -> list[Variant]:
+    variant, image, bias = partial(Variant, "conv", dtypes=FLOATS), "(16,33,21,1)/*", "(24,1,1,1)/f32"
+    kernel, result, around = "(3,3,16,24)/*", "(24,33,21,1)/*", {"padding": 1}
+    strided, halves = ("(16,33,21,1)/*", "(5,5,16,24)/*"), {"stride": 2, "padding": 2}
+    groups, grouped = ("(64,14,14,1)/*", "(3,3,16,64)/*"), {"groups": 4, "padding": 1}
+    plain = partial(variant, function="convolution", inputs=(image, kernel), output=result, op_params=around)
+    return [
+        plain("border"),
+        variant("strides", "convolution", strided, "(24,17,11,1)/*", op_params=halves),
+        variant("groups", "convolution", groups, "(64,14,14,1)/*", op_params=grouped),
+        variant("bias_relu", "convolution_relu", (image, kernel, bias), result, op_params=around),
+        plain(
+            "residual", function="convolution_residual", inputs=(image, kernel, bias, result), dtypes=("bf16", "f32")
+        ),
+        plain("rounded", dtypes=("f32",), says="float32 operands become bfloat16", float32="bfloat16"),
+        plain("bfp16", dtypes=("bf16",), bfloat16="bfp16"),
+    ]
+
+
+def _windows() -> list[Variant]:
+    variant, image, kernel = partial(Variant, "windows", dtypes=FLOATS), "(64,28,28,1)/*", "(3,3,1,64)/*"
+    halves, bias, depthwise = "(64,14,14,1)/*", "(64,1,1,1)/f32", {"groups": 64, "padding": 1}
+    maximum, strided = {"kernel": 3, "stride": 2, "padding": 1}, {**depthwise, "stride": 2}
+    return [
+        variant("max_pool", "max_pool", (image,), halves, op_params=maximum),
+        variant("mean_pool", "mean_pool", (image,), halves, op_params={"kernel": 2, "stride": 2}),
+        variant("depthwise", "convolution", (image, kernel), image, op_params=depthwise),
+        variant("depthwise_strides", "convolution", (image, kernel), halves, op_params=strided),
+        variant("depthwise_bias_relu", "convolution_relu", (image, kernel, bias), image, op_params=depthwise),
+        variant("rounded", "mean_pool", (image,), halves, dtypes=("f32",), op_params=maximum, float32="bfloat16"),
+    ]
+
+
+VARIANTS: Final = (
+    *_elementwise(),
+    *_rowwise(),
+    *_gemm(),
+    *_movement(),
+    *_rope(),
+    *_get_rows(),
+    *_quantized(),
+    *_attention(),
+    *_conv(),
+    *_windows(),
+)
 
 
 @cache
@@ -202,6 +270,7 @@ def entries(arch: Arch) -> tuple[Entry, ...]:
             "exported_name": f"{variant.family}-{variant.name}-{dtype}",
             "op_params": variant.op_params,
             "float32": variant.float32,
+            "bfloat16": variant.bfloat16,
         }
         for variant in VARIANTS
         for dtype in variant.dtypes

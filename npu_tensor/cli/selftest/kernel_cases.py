@@ -27,6 +27,7 @@ from npu_tensor.kernels.families import claim
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.ops import OPS
 from npu_tensor.planner import selection
+from npu_tensor.runtime.devices.device_kind import DeviceUri
 from npu_tensor.runtime.devices.device_uri import parse_uri, with_default
 from npu_tensor.runtime.devices.host import allocator, host_devices
 from npu_tensor.runtime.memory import Buffer
@@ -99,11 +100,7 @@ def run_cases(
     by_name = {entry.exported_name: entry for entry in described}
     entries = [by_name[name] for name in names]
     for start in range(0, len(entries), BATCH):
-        batch = [
-            # The float32 option is part of the URI.
-            (opened(with_default(device_uri, "float32", entry.float32).text), entry)
-            for entry in entries[start : start + BATCH]
-        ]
+        batch = [(_opened_for(device_uri, entry), entry) for entry in entries[start : start + BATCH]]
         answers = [device.claim(entry.planned.task) for device, entry in batch]
         announce(f"build of {len(batch)} kernels", len(batch) * config.build_seconds)
         _prepare([device for device, _ in batch], answers)
@@ -116,6 +113,13 @@ def opened(uri: str) -> Device:
     """Open the device at a URI, without fallback devices."""
     with resources.default_device(uri):
         return (*selection.accelerators(selection.current()), *host_devices())[0]
+
+
+def _opened_for(uri: DeviceUri, entry: Entry) -> Device:
+    """Open the device with the precisions of an entry, which are options of the URI."""
+    for option, value in (("float32", entry.float32), ("bfloat16", entry.bfloat16)):
+        uri = with_default(uri, option, value)
+    return opened(uri.text)
 
 
 def _target(device: Device) -> Target | None:

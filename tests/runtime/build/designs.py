@@ -1,4 +1,4 @@
-"""The designs that the lowering is tested with: the representative kernels on any columns, and one that no family has.
+"""The designs that the lowering is tested with: the representative kernels on any columns, and some without an entry.
 
 A float32 kernel is there for each policy that an offer may follow.
 """
@@ -14,7 +14,9 @@ from npu_tensor.dataflow.array import ARRAYS, Arch, Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
 from npu_tensor.ggml_hsa import representative
 from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.kernels.block_order import FORMATS
 from npu_tensor.kernels.offer import Float32
+from npu_tensor.kernels.quantized import between_products
 
 __all__ = ["EXAMPLES", "NARROW", "WHOLE", "Example", "example"]
 
@@ -82,6 +84,11 @@ def _window(arch: Arch, columns: int) -> Design:
     return builder.build()
 
 
+def _between_products(op: str, arch: Arch, columns: int) -> Design:
+    """Return a row op between quantized products, which only the offer of a product has."""
+    return between_products.design(between_products.RowProblem(arch, columns, FORMATS["q4_0"], op, 2048, 1e-5))
+
+
 def _example(name: str, float32: Float32 | None = None) -> Example:
     suffix = f"-{float32}" if float32 else ""
     return Example(SHORT.get(name, name) + suffix, partial(_representative, name, float32))
@@ -91,6 +98,7 @@ EXAMPLES: Final = (
     Example("window", _window),
     _example("elementwise-two_streams-f32", "bfloat16"),
     _example("gemm-by_columns-f32", "bfloat16"),
+    *(Example(f"between_products-{op}", partial(_between_products, op)) for op in between_products.OPS),
     *map(_example, sorted(_entries("aie2"), key=lambda name: name.startswith("movement"))),
 )
 """Those that may be without cores are the last."""
