@@ -333,7 +333,7 @@ def _of_instruction(
 ) -> CountedFunction:
     instruction = program.instructions[number]
     dtype = _register(program.instructions[instruction.operands[-1]].dtype)
-    if instruction.primitive == "cast":
+    if instruction.primitive == "cast" and number not in forms:
         return _counts(arch)[f"{_register(instruction.dtype)} {dtype} cast"]
     if dtype == "bool":
         return CountedFunction(LoopWork(latency=1))  # scalar instructions

@@ -47,8 +47,8 @@ FUNCTIONS: Final = {"and": "bit_and", "or": "bit_or", "xor": "bit_xor", "not": "
 # C++ of each cheaper form. A short number is exact in bfloat16; short_x and short_y are bfloat16 registers.
 FORMS: Final[Mapping[str, str]] = {
     "short mul short": "nt::mul({short_x}, {short_y})",
-    "short mul factor": "nt::mul({short_x}, {y}_factor)",
-    "mul factor": "nt::mul<nt::{precision}>({x}, {y}_factor)",
+    "short mul factor": "nt::mul({short_x}, {y}_{precision})",
+    "mul factor": "nt::mul<nt::{precision}>({x}, {y}_{precision})",
     "square": "nt::square<nt::{precision}>({x})",
     "short maximum zero": "nt::positive_part({short_x})",
     "short neg": "nt::neg({short_x})",
@@ -66,7 +66,11 @@ FORMS: Final[Mapping[str, str]] = {
     "lt constant": "nt::lt({x}, {constant}f)",
     "maximum constant": "nt::maximum({x}, {constant}f)",
     "minimum constant": "nt::minimum({x}, {constant}f)",
+    **{f"round {dtype}": f"nt::rounded<{dtype}>({{x}})" for dtype in ("int8", "uint8", "int16")},
 }
+
+# Hoisted C++ of a factor that all vectors of a loop share, by precision.
+FACTORS: Final[Mapping[str, str]] = {"half": "nt::split_alike", "full": "nt::split_below<3>"}
 
 # C++ of the forms that use instructions of aie2p and round to fewer digits than bfloat16 has.
 APPROXIMATE_FORMS: Final[Mapping[str, str]] = {
@@ -194,8 +198,8 @@ def statements(
         else:
             form = forms.get(number)
             if form is not None and form.name.endswith("mul factor"):
-                factor = values[form.y]
-                line = f"const auto {factor}_factor = nt::split_alike({factor});"
+                factor, parts = values[form.y], precision_of[number]
+                line = f"const auto {factor}_{parts} = {FACTORS[parts]}({factor});"
                 hoisted += [line] if line not in hoisted else []
             expression = _expression(program, instruction, values, brief, lanes, precision_of[number], form)
             same = all(operand in constant for operand in instruction.operands)
@@ -281,7 +285,7 @@ def cheaper(
     brief = set(short)
     forms: dict[int, PrimitiveForm] = {}
     for number in order:
-        primitive, operands, _, _ = program.instructions[number]
+        primitive, operands, dtype, _ = program.instructions[number]
         if not 1 <= len(operands) <= 2 or program.instructions[operands[-1]].dtype != "float32" or number in short:
             continue
         x, y = operands[0], operands[-1]
@@ -292,6 +296,9 @@ def cheaper(
                 exact.add(number)
             continue
         if len(operands) == 1:
+            rounds = primitive == "cast" and f"round {dtype}" in FORMS
+            if rounds and (source := _rounded(program, number)) is not None:
+                forms[number] = PrimitiveForm(f"round {dtype}", source, source)
             if (primitive == "neg" and x in brief) or (
                 primitive == "exp" and x in exact and precision_of[number] == "half"
             ):
@@ -318,7 +325,7 @@ def cheaper(
             form = PrimitiveForm("short mul factor", y, x) if is_factor else PrimitiveForm("mul short", x, y)
         elif primitive == "mul" and x == y:
             form = PrimitiveForm("square", x, x)
-        elif primitive == "mul" and (x in same) != (y in same) and precision_of[number] == "half":
+        elif primitive == "mul" and (x in same) != (y in same):
             form = PrimitiveForm("mul factor", *((y, x) if x in same else (x, y)))
         elif primitive == "maximum" and constant == 0 and x in brief:
             form = PrimitiveForm("short maximum zero", x, y)
@@ -381,6 +388,24 @@ def _power_plus_one(program: Program, number: int) -> int | None:
         if _constant(program, one) == 1 and program.instructions[power].primitive == "exp":
             return program.instructions[power].operands[0]
     return None
+
+
+def _rounded(program: Program, number: int) -> int | None:
+    """Return x if a conversion to an integer is one of rint(x). Bounds that saturation implies are skipped."""
+    limits, is_rounded = np.iinfo(program.instructions[number].dtype), False
+    (number,) = program.instructions[number].operands
+    while True:
+        primitive, operands, _, _ = program.instructions[number]
+        x, skips = number, primitive == "rint"
+        if skips:
+            x, is_rounded = operands[0], True
+        elif primitive in ("maximum", "minimum"):
+            x, y = operands if _constant(program, operands[0]) is None else operands[::-1]
+            bound = _constant(program, y)
+            skips = bound is not None and (bound <= limits.min if primitive == "maximum" else bound >= limits.max)
+        if not skips:
+            return number if is_rounded else None
+        number = x
 
 
 def _is_length(program: Program, number: int) -> bool:

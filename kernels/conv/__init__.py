@@ -27,7 +27,7 @@ from npu_tensor.kernels.conv.tiling import (
     row_elements,
 )
 from npu_tensor.kernels.gemm import MOST_APART, MOST_TRANSFERS, RESULTS, operand_dtype, vector_layout
-from npu_tensor.kernels.gemm.epilogue import MOST_OPERANDS, PROGRAM_BYTES, ROW_BYTES, Reads, epilogue
+from npu_tensor.kernels.gemm.epilogue import MOST_OPERANDS, PROGRAM_BYTES, Reads, epilogue
 from npu_tensor.kernels.gemm.tiling import SUMS, WHOLE_WORDS
 from npu_tensor.kernels.offer import HostOperand, Offer, Target, first_offer
 from npu_tensor.ops.declare import Layout
@@ -96,7 +96,8 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     parts = split(task, target.array.arch)
     if isinstance(parts, Refusal):
         return parts
-    code = epilogue(parts.task if parts else task, target.array.arch, "float32")
+    room = PROGRAM_BYTES - (parts.code.program_bytes if parts else 0)
+    code = epilogue(parts.task if parts else task, target.array.arch, "float32", room)
     if isinstance(code, Refusal):
         return code
     first, reads = code
@@ -106,9 +107,8 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         return _offer(task, target, operand, result, Code(first, None), reads, None)
     if parts.dtype != ("bfloat16" if operand == "bfp16" else operand):
         return Refusal(f"conv_2d: {operand} operands and another image of {parts.dtype}")
-    program_bytes = first.program_bytes + parts.code.program_bytes + ROW_BYTES * len(reads.rows)
-    if len(reads.rows) >= MOST_OPERANDS or program_bytes > PROGRAM_BYTES:
-        return Refusal(f"conv_2d: an epilogue of about {program_bytes} bytes of machine code that reads another image")
+    if len(reads.rows) >= MOST_OPERANDS:
+        return Refusal(f"conv_2d: an epilogue with {len(reads.rows)} operands and another image")
     return _offer(task, target, operand, result, Code(first, parts.code), reads, parts.number)
 
 

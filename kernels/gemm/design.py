@@ -77,7 +77,7 @@ def store_source(problem: GemmProblem, extents: tuple[int, int, int], store_rows
     held = "".join(f", const {total} *__restrict {name}" for name in names)
     scalars = ", const int32 *__restrict words" if epilogue.scalars else ""
     lines = "\n".join(f"    {line}" for line in epilogue.hoisted)
-    body = "\n".join(f"                {line}" for line in epilogue.body)
+    body = "\n".join(f"            {line}" for line in epilogue.body)
     include = "packed_gemm" if problem.packed else "gemm"
     own = f'{problem.product.text}\n#line 1 "nt_gemm"\n' if problem.product else ""
     shape = ", ".join(map(str, (r, s, t, rows, columns, *extents)))
@@ -98,12 +98,14 @@ extern "C" void nt_gemm_store({total} *__restrict sums, int32 *__restrict cursor
     unsigned down = position / Tile::N * Tile::T;
 {lines}
     for (unsigned i = 0; i < rows; i += Tile::R, down += block) {{
-        for (unsigned across = 0; across < Tile::N / Tile::T * 16; across += 16, sums += block, result += block) {{
-            for (unsigned j = 0; j < block; j += 16) {{
+        {epilogue.hint}
+        for (unsigned j = 0; j < Tile::R * Tile::N; j += 16) {{
+            [[maybe_unused]] const unsigned across = j / block * 16, within = down + j % block;
 {body}
-                nt::store(result + j, {epilogue.value});
-            }}
+            nt::store(result + j, {epilogue.value});
         }}
+        sums += Tile::R * Tile::N;
+        result += Tile::R * Tile::N;
     }}
 }}
 """

@@ -9,7 +9,7 @@ from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.kernels.codegen import cycles, emitter
 from npu_tensor.kernels.codegen.words import runtime_word
 from npu_tensor.kernels.offer import Word
-from npu_tensor.ops.analysis import Precision
+from npu_tensor.ops.analysis import Precision, precisions
 from npu_tensor.task import Input, Refusal, Task
 
 LANES: Final = 16
@@ -30,7 +30,7 @@ dataflow.check leaves this much after the product and its loops.
 class Epilogue(NamedTuple):
     """C++ of the epilogue for the 16 sums at `sums + j`.
 
-    The lines find 16 numbers of a row operand at `row0 + across`, of a column operand at `column0 + down + j`, and the
+    The lines find 16 numbers of a row operand at `row0 + across`, of a column operand at `column0 + within`, and the
     scalars in `words`.
 
     Attributes:
@@ -40,6 +40,7 @@ class Epilogue(NamedTuple):
         scalars: Number of words read.
         vector_cycles: Predicted cycles per vector.
         program_bytes: Estimated bytes of machine code.
+        unrolled: Vectors that a round of the loop computes.
     """
 
     hoisted: tuple[str, ...]
@@ -48,6 +49,12 @@ class Epilogue(NamedTuple):
     scalars: int = 0
     vector_cycles: int = 2
     program_bytes: int = 1024
+    unrolled: int = 1
+
+    @property
+    def hint(self) -> str:
+        """C++ before the loop."""
+        return f"NT_UNROLL_BY({self.unrolled})" if self.unrolled > 1 else ""
 
 
 class Reads(NamedTuple):
@@ -70,8 +77,11 @@ class Reads(NamedTuple):
         return "float32" if number in self.floats else sums
 
 
-def epilogue(task: Task, arch: Arch, word: Word) -> tuple[Epilogue, Reads] | Refusal:
-    """Generate the code for a matmul task with sums of dtype `word`, or return the reason why there is none."""
+def epilogue(task: Task, arch: Arch, word: Word, room: int = PROGRAM_BYTES) -> tuple[Epilogue, Reads] | Refusal:
+    """Generate the code for a matmul task with sums of dtype `word`, or return the reason why there is none.
+
+    room: program memory, in bytes.
+    """
     program = task.program
     assert program is not None
     operands = _operands(task, word)
@@ -82,12 +92,17 @@ def epilogue(task: Task, arch: Arch, word: Word) -> tuple[Epilogue, Reads] | Ref
     if reason is not None:
         return Refusal(reason)
     precision: Precision = "half" if task.outputs[0].dtype.name == "bfloat16" else "full"
-    exactness = dict.fromkeys(range(len(program.instructions)), precision)
-    program_bytes = cycles.program_bytes(program, exactness)
-    if program_bytes > PROGRAM_BYTES - ROW_BYTES * len(reads.rows) - COLUMN_BYTES * len(reads.columns):
-        return Refusal(f"an epilogue of about {program_bytes} bytes of machine code")
-    memory = dict.fromkeys(expressions, word)
     same = [number for number in expressions if program.instructions[number].primitive == "scalar"]
+    order = list(range(len(program.instructions)))
+    exactness = precisions(program, order, precision)
+    forms = emitter.cheaper(program, order, exactness, invariant=same)
+    read = sorted(set(order) - emitter.unread(program, order, forms))
+    program_bytes = cycles.program_bytes(program, exactness, read, forms)
+    room -= ROW_BYTES * len(reads.rows) + COLUMN_BYTES * len(reads.columns)
+    if program_bytes > room:
+        return Refusal(f"an epilogue of about {program_bytes} bytes of machine code")
+    work = cycles.work(program, arch, LANES, exactness, read, forms, dict.fromkeys(expressions, word))
+    unrolled = min(work.unrolled, room // program_bytes)
     code = emitter.statements(program, expressions, LANES, precision, invariant=same)
     return (
         Epilogue(
@@ -95,8 +110,9 @@ def epilogue(task: Task, arch: Arch, word: Word) -> tuple[Epilogue, Reads] | Ref
             tuple(code.body),
             code.values[program.outputs[0]],
             len(reads.scalars),
-            cycles.work(program, arch, LANES, exactness, memory=memory).round,
-            program_bytes,
+            -(-work.times(unrolled).round // unrolled),
+            unrolled * program_bytes,
+            unrolled,
         ),
         reads,
     )
@@ -129,7 +145,7 @@ def _operands(task: Task, word: Word) -> tuple[dict[int, str], Reads] | Refusal:
         elif _is_row(task.inputs[slot]):
             expressions[number] = _load(f"row{_place(rows, slot)} + across", word, instruction.dtype)
         elif _is_column(task.inputs[slot]):
-            expressions[number] = _load(f"column{_place(columns, slot)} + down + j", word, instruction.dtype)
+            expressions[number] = _load(f"column{_place(columns, slot)} + within", word, instruction.dtype)
         else:
             return Refusal("an epilogue with a whole matrix, or with different operands along the batch")
     if len(rows) + len(columns) > MOST_OPERANDS:

@@ -17,9 +17,9 @@ from npu_tensor.dataflow.cost import RUN_BYTES
 from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.kernels.codegen.storage import EXACT
 from npu_tensor.kernels.gemm import vector_layout
-from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads, epilogue
+from npu_tensor.kernels.gemm.epilogue import PROGRAM_BYTES, Epilogue, Reads, epilogue
 from npu_tensor.kernels.offer import HostOperand, Offer, Target, padded_shape
-from npu_tensor.kernels.windows.design import Combine, Planes, Window, WindowProblem, WindowTiles, design
+from npu_tensor.kernels.windows.design import COMPUTE_BYTES, Combine, Planes, Window, WindowProblem, WindowTiles, design
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Refusal, Task
@@ -93,17 +93,18 @@ def _offer(
         return Refusal(f"windows: kernels have windows, steps and padding of up to {MOST}, and no dilation")
     if not math.prod(image.shape):
         return Refusal("windows: an image without elements")
+    if combine == "maximum":
+        result_dtype = stored
+    window = Window(combine, stored, result_dtype, kernel, (down, across), (around[0], around[2]), counted)
     code, reads = None, Reads((), (), ())
     if combine == "product":
-        found = epilogue(task, target.array.arch, "float32")
+        room = min(COMPUTE_BYTES - window.program_bytes, PROGRAM_BYTES)
+        found = epilogue(task, target.array.arch, "float32", room)
         if isinstance(found, Refusal):
             return found
         code, reads = found
         if reads.columns or len(reads.rows) > MOST_VECTORS:
             return Refusal("windows: an epilogue with other operands than two vectors along the channels")
-    if combine == "maximum":
-        result_dtype = stored
-    window = Window(combine, stored, result_dtype, kernel, (down, across), (around[0], around[2]), counted)
     # DMA moves whole words, and a tile has whole blocks.
     wide = max(channels + channels % 2, BLOCKS[-1])
     problem = _problem(window, code, len(reads.rows), target, (count, height, width, wide), results)

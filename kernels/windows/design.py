@@ -68,6 +68,12 @@ class Window(NamedTuple):
     padding: tuple[int, int]
     counted: tuple[int, int, int, int] = (0, 0, 0, 0)
 
+    @property
+    def program_bytes(self) -> int:
+        """Estimated machine code of the function that combines the rows of windows."""
+        is_emulated = self.combine == "product" and self.dtype == "float32"
+        return 1024 + self.kernel[1] * (768 if is_emulated else 128)
+
 
 class WindowTiles(NamedTuple):
     """Part of the binary.
@@ -131,15 +137,11 @@ class WindowTiles(NamedTuple):
     @property
     def compute_bytes(self) -> int:
         """Estimated machine code of the function that computes a row of results."""
-        is_emulated = self.window.combine == "product" and self.window.dtype == "float32"
-        combine = 1024 + self.window.kernel[1] * (768 if is_emulated else 128)
-        return combine + (self.epilogue.program_bytes if self.epilogue else 1024)
+        return self.window.program_bytes + (self.epilogue.program_bytes if self.epilogue else 1024)
 
     @property
     def fits(self) -> bool:
-        """True if a core has enough memory for data and for machine code."""
-        if self.compute_bytes > COMPUTE_BYTES:
-            return False
+        """True if a core has enough memory for data."""
         buffers = sum(each.nbytes for each in (*self.buffers.values(), *[self.row, self.result] * 2))
         return DEFAULT_STACK + buffers + SMALL_BYTES <= LIMITS["core"].memory - CORE_RESERVE
 
@@ -175,11 +177,13 @@ def _source(tiles: WindowTiles) -> Source:
         head = "\n    ".join((*vectors, *epilogue.hoisted))
         body = "\n            ".join(epilogue.body)
         finish = f"""{head}
-    for (unsigned across = 0; across < Tile::channels; across += 16)
+    for (unsigned across = 0; across < Tile::channels; across += 16) {{
+        {epilogue.hint}
         for (unsigned j = across; j < Tile::width * Tile::channels; j += Tile::channels) {{
             {body}
             nt::store(result + j, {epilogue.value});
-        }}"""
+        }}
+    }}"""
     elif window.combine == "maximum":
         finish = "nt::store_maxima<Tile>(sums, result);"
     else:

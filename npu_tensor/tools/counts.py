@@ -148,7 +148,8 @@ void store_means() {
     nt::store_means<Tile, P>(at<float>(0), at<Stored>(1), tile_state, tile_words);
 }
 constexpr auto one = [] { return nt::Split<1, 16>{{aie::broadcast<bfloat16, 16>(1)}}; };
-const nt::Split<2, 16> x_factor{{one()[0], one()[0]}};
+const nt::Split<2, 16> x_half{{one()[0], one()[0]}};
+const nt::Split<3, 16> x_full{{one()[0], one()[0], one()[0]}};
 const auto length_reciprocal = aie::broadcast<float, 16>(1);
 template <typename T, unsigned N>
 auto ones() { return nt::broadcast<T, N>(T(1)); }

@@ -40,6 +40,23 @@ def test_divisors_of_one_or_more_take_half_the_work() -> None:
     assert "nt::div<nt::full>" in body(lambda a: a / (1 + np.exp(-a)), precision="full")
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_rounding_to_narrow_integers_is_one_function(swapped: bool) -> None:
+    """Bounds are skipped if the conversion saturates there anyway, on both sides of the rounding."""
+
+    def text(low: float, high: float) -> str:
+        def formula(a: Any) -> Any:
+            steps = [np.rint, lambda x: np.minimum(np.maximum(x, low), high)]
+            for step in steps[::-1] if swapped else steps:
+                a = step(a)
+            return a.astype("int8")
+
+        return body(formula)
+
+    assert text(-128, 127).splitlines()[1:] == ["const auto v6 = nt::rounded<int8>(v0);"]
+    assert "nt::maximum" in text(-127, 127)
+
+
 @pytest.mark.parametrize(
     ("value", "dtype", "text"),
     [

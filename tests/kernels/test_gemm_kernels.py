@@ -374,7 +374,7 @@ def epilogue(problem: GemmProblem) -> Epilogue:
     """The sum of everything."""
     kind = "int32" if problem.operand.startswith("int") else "float"
     vectors = [f"row{i} + across" for i in range(problem.row_operands)]
-    vectors += [f"column{i} + down + j" for i in range(problem.column_operands)]
+    vectors += [f"column{i} + within" for i in range(problem.column_operands)]
     total = f"nt::load<{kind}, 16>(sums + j)"
     for vector in vectors:
         total = f"nt::add({total}, nt::load<{kind}, 16>({vector}))"

@@ -258,7 +258,7 @@ def test_long_epilogues_of_wide_windows_are_refused() -> None:
         accepted(answer)
         steps.append(Instruction("exp", (len(steps) - 1,), "float32", None))
         task = task._replace(program=Program(tuple(steps), (len(steps) - 1,)))
-    assert answer.reason == "windows: 7 x 7 elements and the ops after them do not fit a core"
+    assert answer.reason.startswith("an epilogue of about ")
 
 
 @pytest.mark.parametrize("device", ["sim:npu1", "sim:npu2"])
