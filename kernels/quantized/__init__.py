@@ -16,7 +16,7 @@ from npu_tensor.dtypes import bfloat16
 from npu_tensor.kernels.block_order import CORES
 from npu_tensor.kernels.offer import HostOperand, Offer, Target, padded_shape
 from npu_tensor.kernels.quantized import between_products
-from npu_tensor.kernels.quantized.design import MOST_FEATURES, QuantizedProblem, design
+from npu_tensor.kernels.quantized.design import MOST_FEATURES, MOST_UNITS, QuantizedProblem, design
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import joined
 from npu_tensor.task import Refusal, Task
@@ -48,7 +48,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     order = problem.order
     if problem.turns > MOST_TURNS:
         return Refusal(f"the weights would stream by {problem.turns} times, more than {MOST_TURNS}")
-    if problem.results_of(problem.parts) is None:
+    if order.units > MOST_UNITS or problem.results_of(problem.parts) is None:
         return Refusal(f"rows of {rows} results lie too far apart for the DMA")
     flat = joined(x.layout)
     result = Layout((tokens, rows), (rows, 1), task.outputs[0].layout.offset)

@@ -28,6 +28,7 @@ from npu_tensor.kernels.quantized.design import (
     channel_ends,
     configuration,
     divided,
+    set_words,
 )
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Program
@@ -94,11 +95,16 @@ class RowProblem(NamedTuple):
         """Elements of the host buffer of the result."""
         return max(self.units, CHANNELS * self.columns) * UNIT
 
-    def words(self, part: ChannelPart) -> list[int]:
-        """Return the words of the cores of a channel; see `configuration`."""
-        _, objects = self.span(part)
+    @property
+    def word(self) -> int:
+        """Word of the cores; see `begin` in nt/quantized.hpp."""
         epsilon = (int(np.float32(self.epsilon).view(np.int32)) + (1 << 11)) & ~0xFFF
-        return [2 * objects - 1, 1, 0, part.units, epsilon | self.length // LANES << 2 | OPS.index(self.name)]
+        return (epsilon | self.length // LANES << 2 | OPS.index(self.name)) - (1 << 31)
+
+    def extents(self, part: ChannelPart) -> list[int]:
+        """Return the words that the cores of a channel compute; see `Extent` in nt/quantized.hpp."""
+        _, objects = self.span(part)
+        return [2 * objects - 1, 1, 0, part.units, self.word]
 
 
 def claim(format: BlockFormat, target: Target, task: Task) -> Offer | None:
@@ -164,8 +170,7 @@ def design(problem: RowProblem) -> Design:
     sequence, parts = SequenceBuilder(shared), problem.parts
     rows = [sequence.host_buffer(name, "int32", problem.read * ITEM // WORD) for name in ("a", "b")]
     result = sequence.host_buffer("result", "int32", problem.written * ITEM // WORD)
-    for number, parameter in enumerate(shared.parameters):
-        sequence.write(parameter, problem.words(parts[number // CORES]))
+    set_words(sequence, problem.word, list(map(problem.extents, parts)))
     steps = []
     for part, (objects, results) in zip(parts, channel_ends(shared), strict=True):
         first, count = problem.span(part)

@@ -31,7 +31,7 @@ from npu_tensor.dataflow.design import (
 )
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.kernels.block_order import CORES, LANES, OBJECT_FEATURES, BlockFormat, BlockOrder, object_bytes
-from npu_tensor.kernels.codegen.cycles import function
+from npu_tensor.kernels.codegen.cycles import SCALAR_STEP, function
 from npu_tensor.kernels.gemm.design import C_TYPES
 from npu_tensor.kernels.movement.copies import pattern
 
@@ -45,8 +45,12 @@ ROW_BYTES: Final = 6144
 """Estimated bytes of the machine code of `nt_leave`, most of it row ops. Peano has not compiled it."""
 CHANNELS: Final = 2
 """Channels of a shim tile."""
-WORDS: Final = 5
-"""Words of a core's runtime parameter."""
+EXTENTS: Final = 5
+"""Words that a core computes from its runtime parameter."""
+BEGIN_CYCLES: Final = 16 * SCALAR_STEP
+"""Cycles to compute them: some 16 dependent steps, among them products in place of divisions."""
+MOST_UNITS: Final = (1 << 16) - 1
+"""Upper bound on the units of a product, which have 16 bits of the word."""
 IN_FLIGHT: Final = QUEUE_DEPTH // 2
 """Turns in flight: each begins with a transfer of x and one of weights in every channel."""
 
@@ -173,29 +177,35 @@ def _source(format: BlockFormat, stored: str, columns: int) -> Source:
 
 using Format = nt::Blocks<{format.bits}, {format.block}, {str(format.has_minima).lower()}>;
 
-extern "C" void nt_keep(const uint8 *object, bfloat16 *x, int32 *cursor, int32 tokens, int32 blocks, int32 objects,
-                        int32 more) {{
+extern "C" void nt_begin(const int32 *word, int32 *extents, int32 channel) {{
+    nt::begin<Format, {own}, {OBJECT_FEATURES}, {CHANNELS * columns}>(*word, extents, channel);
+}}
+
+extern "C" void nt_keep(const uint8 *object, bfloat16 *x, int32 *cursor, const int32 *extents) {{
     aie::set_rounding(aie::rounding_mode::conv_even);
     const auto *elements = reinterpret_cast<const {element} *>(object);
-    const unsigned count = objects ? tokens * blocks : (more + 1) * {own // format.block};
-    nt::keep_blocks<Format, {nbytes}>(elements, x, x + {MOST_FEATURES}, cursor, count, !objects);
+    const bool row = !extents[nt::STEPS];
+    const unsigned count = row ? (extents[nt::MORE] + 1) * {own // format.block}
+                               : extents[nt::TOKENS] * extents[nt::BLOCKS];
+    nt::keep_blocks<Format, {nbytes}>(elements, x, x + {MOST_FEATURES}, cursor, count, row);
 }}
 
-extern "C" void nt_multiply(const uint8 *object, const bfloat16 *x, float *sums, int32 *cursor, int32 part,
-                            int32 tokens, int32 blocks, int32 objects) {{
+extern "C" void nt_multiply(const uint8 *object, const bfloat16 *x, float *sums, int32 *cursor,
+                            const int32 *extents, int32 part) {{
     aie::set_rounding(aie::rounding_mode::conv_even);
     nt::multiply_blocks<Format, {most}>(object + part * {nbytes // CORES}, x, x + {MOST_FEATURES}, sums, cursor,
-                                        tokens, blocks, objects);
+                                        extents[nt::TOKENS], extents[nt::BLOCKS], extents[nt::STEPS]);
 }}
 
-extern "C" void nt_leave(float *sums, const bfloat16 *x, {element} *result, int32 *cursor, int32 tokens,
-                         int32 blocks, int32 objects, int32 more, int32 channel, int32 part) {{
+extern "C" void nt_leave(float *sums, const bfloat16 *x, {element} *result, int32 *cursor, const int32 *extents,
+                         int32 channel, int32 part) {{
     aie::set_rounding(aie::rounding_mode::conv_even);
-    const unsigned place = nt::advance(cursor, nt::lanes, tokens * nt::lanes), pitch = (more + 1) * {own // 2};
-    if (objects)
+    const unsigned place = nt::advance(cursor, nt::lanes, extents[nt::TOKENS] * nt::lanes);
+    if (extents[nt::STEPS])
         nt::store(result, aie::load_v<nt::lanes>(sums + place));
     else
-        nt::next_of_row<{CHANNELS * columns}>(x, pitch, blocks, channel, part, place, sums, result);
+        nt::next_of_row<{CHANNELS * columns}>(x, (extents[nt::MORE] + 1) * {own // 2}, extents[nt::BLOCKS], channel,
+                                              part, place, sums, result);
 }}
 """
     return Source("quantized", text)
@@ -205,36 +215,39 @@ extern "C" void nt_leave(float *sums, const bfloat16 *x, {element} *result, int3
 def configuration(arch: Arch, columns: int, format: BlockFormat, stored: str) -> Configuration:
     """Return the configuration that serves products of all extents.
 
-    The words of a core are: further objects with x, units of its channel, objects per unit, rows of x, and blocks in a
-    row of weights. Those of a row op are: further objects with its rows, 1, 0, units of its channel, and settings.
+    Each core gets one word, the same for all, and computes its extents from it; see `begin` in nt/quantized.hpp.
     """
     builder = Builder(f"quantized_{format}_{stored}", arch, columns, arguments=3)
     object_ = ObjectType("uint8", (object_bytes(format),))
     kept = ObjectType("bfloat16", (MOST_FEATURES + 2 * MOST_FEATURES // format.block * format.has_minima,))
     sums, result = ObjectType("float32", (MOST_TOKENS * LANES,)), ObjectType(stored, (LANES,))
-    cursor, code = ObjectType("int32", (1,)), _source(format, stored, columns)
-    keep = builder.function("nt_keep", [object_, kept, cursor, *["int32"] * 4], code, program_bytes=1024)
+    cursor, extents = ObjectType("int32", (1,)), ObjectType("int32", (EXTENTS,))
+    code = _source(format, stored, columns)
+    begin = builder.function("nt_begin", [cursor, extents, "int32"], code, BEGIN_CYCLES, 512)
+    keep = builder.function("nt_keep", [object_, kept, cursor, extents], code, program_bytes=1024)
     multiply = builder.function(
-        "nt_multiply", [object_, kept, sums, cursor, *["int32"] * 4], code, program_bytes=PROGRAM_BYTES
+        "nt_multiply", [object_, kept, sums, cursor, extents, "int32"], code, program_bytes=PROGRAM_BYTES
     )
-    leave = builder.function("nt_leave", [sums, kept, result, cursor, *["int32"] * 6], code, 4, ROW_BYTES)
+    leave = builder.function("nt_leave", [sums, kept, result, cursor, extents, "int32", "int32"], code, 4, ROW_BYTES)
 
-    def body(objects: Any, results: Any, x: Any, sums: Any, counts: Any, token: Any, words: Any, *place: int) -> None:
-        more, units, steps, tokens, blocks = (words[number] for number in range(WORDS))
-
-        def keep_object() -> None:
-            keep(objects.acquire(1), x, counts, tokens, blocks, steps, more)
-            objects.release(1)
-
-        keep_object()
+    def body(
+        objects: Any, results: Any, x: Any, sums: Any, counts: Any, token: Any, extents: Any, word: Any, *place: int
+    ) -> None:
+        more, units, steps, tokens, _ = (extents[number] for number in range(EXTENTS))
+        # The word can be read from here on.
+        first = objects.acquire(1)
+        begin(word, extents, place[0])
+        keep(first, x, counts, extents)
+        objects.release(1)
         for _ in range_(more):
-            keep_object()
+            keep(objects.acquire(1), x, counts, extents)
+            objects.release(1)
         for _ in range_(units):
             for _ in range_(steps):
-                multiply(objects.acquire(1), x, sums, counts, place[1], tokens, blocks, steps)
+                multiply(objects.acquire(1), x, sums, counts, extents, place[1])
                 objects.release(1)
             for _ in range_(tokens):
-                leave(sums, x, results.acquire(1), token, tokens, blocks, steps, more, *place)
+                leave(sums, x, results.acquire(1), token, extents, *place)
                 results.release(1)
 
     for column in range(columns):
@@ -249,7 +262,8 @@ def configuration(arch: Arch, columns: int, format: BlockFormat, stored: str) ->
                     builder.core_buffer(f"sums_{suffix}", tile, sums),
                     builder.core_buffer(f"counts_{suffix}", tile, cursor, bytes(cursor.nbytes)),
                     builder.core_buffer(f"token_{suffix}", tile, cursor, bytes(cursor.nbytes)),
-                    builder.parameter(f"extents_{suffix}", tile, WORDS),
+                    builder.core_buffer(f"extents_{suffix}", tile, extents),
+                    builder.parameter(f"word_{suffix}", tile, 1),
                 ]
                 builder.worker(tile, body, [stream, own, *arguments, CHANNELS * column + channel, part])
     return builder.configuration
@@ -264,6 +278,15 @@ def channel_ends(shared: Configuration) -> list[tuple[ObjectFifo, ObjectFifo]]:
     ]
 
 
+def set_words(sequence: SequenceBuilder, word: int, extents: Sequence[Sequence[int]]) -> None:
+    """Write the word of a run to all cores, and state what those of each channel compute from it."""
+    for parameter in sequence.configuration.parameters:
+        sequence.write(parameter, [word])
+    buffers = [each for each in sequence.configuration.core_buffers if each.name.startswith("extents")]
+    for number, buffer in enumerate(buffers):
+        sequence.expect(buffer, extents[number // CORES])
+
+
 def design(problem: QuantizedProblem) -> Design:
     """Build the design. Its host buffers are x, the weights in their block order, and the result; as words."""
     shared = configuration(problem.arch, problem.columns, problem.order.format, problem.stored)
@@ -273,9 +296,8 @@ def design(problem: QuantizedProblem) -> Design:
     weights = sequence.host_buffer("weights", "int32", problem.order.nbytes // WORD)
     result = sequence.host_buffer("result", "int32", problem.words(problem.tokens * problem.padded_rows))
     more, share = problem.x_objects - 1, problem.share
-    for number, parameter in enumerate(shared.parameters):
-        part = parts[number // CORES]
-        sequence.write(parameter, [more, part.units, part.objects, share, blocks])
+    word = problem.order.units << 15 | share - 1 << 10 | blocks - 1
+    set_words(sequence, word, [[more, part.units, part.objects, share, blocks] for part in parts])
     result_patterns = problem.results_of(parts)
     assert result_patterns is not None
     streams = list(zip(channel_ends(shared), problem.weights_of(parts), result_patterns, strict=True))

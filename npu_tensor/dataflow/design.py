@@ -256,11 +256,15 @@ class CoreBuffer:
     initial: bytes | None = None
     address: int | None = None
 
+    def __getitem__(self, number: int) -> Word:
+        """Return the placeholder for one of its int32 elements in a worker's body."""
+        return Word(self.name, number)
+
 
 class Word(NamedTuple):
-    """One word of a runtime parameter, used as a loop's number of iterations or as an int32 argument of a function."""
+    """One word of a runtime parameter or core buffer: the iterations of a loop, or an int32 argument of a function."""
 
-    parameter: str
+    memory: str
     number: int
 
 
@@ -447,9 +451,12 @@ _lock = new_lock()
 
 
 class LastWords(NamedTuple):
-    """Values of the last words of a runtime parameter in every run of a design."""
+    """Values of the last words of a runtime parameter in every run of a design, or of all words that a core computes.
 
-    parameter: str
+    memory: the parameter, or a core buffer of type int32 that a function fills before a loop reads it.
+    """
+
+    memory: str
     values: tuple[int, ...]
 
 
@@ -571,6 +578,10 @@ class SequenceBuilder:
     def write(self, parameter: RuntimeParameter, values: Sequence[int]) -> None:
         """Set the last words of a runtime parameter, the same in every run of this sequence."""
         self._values[parameter.name] = tuple(values)
+
+    def expect(self, buffer: CoreBuffer, values: Sequence[int]) -> None:
+        """State the words that a core computes in every run of this sequence, for checks. Loops may read them."""
+        self._values[buffer.name] = tuple(values)
 
     def group(self) -> int:
         """Open a new group for transfers and return its number."""

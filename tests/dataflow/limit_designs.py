@@ -9,6 +9,7 @@ from typing import Any
 from npu_tensor.dataflow import AccessPattern, Builder, Design, ObjectType, Source, Tile, range_
 from npu_tensor.dataflow.design import (
     Acquire,
+    CoreBuffer,
     Finish,
     FunctionCall,
     HostBuffer,
@@ -18,6 +19,7 @@ from npu_tensor.dataflow.design import (
     Release,
     RuntimeParameter,
     Transfer,
+    Word,
 )
 
 SHIM, MEMTILE, CORE, ABOVE = Tile(0, 0), Tile(0, 1), Tile(0, 2), Tile(0, 3)
@@ -344,6 +346,15 @@ def parameter_read(early: bool) -> Design:
     design = with_worker(design, body=body)
     read = replace(design.functions[0], symbol="read", arguments=(words,))
     return replace(design, functions=(read,), parameters=(RuntimeParameter("words", CORE, 4),))
+
+
+def computed(values: tuple[int, ...] | None, dtype: str = "int32") -> Design:
+    """Return a design with a loop whose rounds are an element of a core buffer that a function has computed."""
+    design = parameter_read(early=False)
+    take, acquire, call, *last = design.workers[0].body
+    design = with_worker(design, body=(take, acquire, call, Loop(Word("rounds", 1), (call,)), *last))
+    stated = (LastWords("words", (1, 2, 3, 4)), *[LastWords("rounds", values)] * (values is not None))
+    return replace(design, core_buffers=(CoreBuffer("rounds", CORE, ObjectType(dtype, (2,))),), values=stated)
 
 
 def with_values(**values: tuple[int, ...]) -> Design:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 from limit_designs import (
     CORE,
+    computed,
     copy,
     cores,
     crossing,
@@ -327,6 +328,11 @@ WORKERS = [
     Case("all words of a runtime parameter", lambda: with_values(words=(1, 2, 3, 4))),
     Case("more words than a runtime parameter has", lambda: with_values(words=(1, 2, 3, 4, 5)), "runtime parameter"),
     Case("words of an unknown runtime parameter", lambda: with_values(words=(1,), other=(2,)), "unknown name"),
+    Case("rounds that a core computes", lambda: computed((5, 6))),
+    Case("rounds that are not stated", lambda: computed(None), "unknown name"),
+    Case("a part of what a core computes", lambda: computed((6,)), "core buffer"),
+    Case("rounds that are less than none", lambda: computed((5, -1)), "runtime parameter"),
+    Case("rounds that are no int32", lambda: computed((5, 6), "float32"), "unknown name"),
     Case("runtime parameter before it", lambda: parameter_read(early=True), "runtime parameter"),
     Case(
         "LINT 9: acquire without release",

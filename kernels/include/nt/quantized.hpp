@@ -25,6 +25,32 @@ struct Blocks {
     static constexpr unsigned bytes = lanes * (numbers * sizeof(bfloat16) + codes);
 };
 
+// What a core reads in a run: further objects with x, units of its channel, objects per unit, rows of x, and blocks in
+// a row of weights. For a row op: further objects with both rows, 1, 0, units of its channel, and the word of the run.
+enum Extent { MORE, UNITS, STEPS, TOKENS, BLOCKS };
+
+// Ops on two rows of numbers between products, which take turns with them.
+enum RowOp { ADD, SWIGLU, RMS_NORM };
+
+// Computes the extents of a channel from the word of a run, which all cores share. Negative words are those of row ops:
+// the op in bits 0 and 1, the length of the row in vectors in the next 10, and epsilon in bits 12 to 30. Other words
+// have the blocks of a row in 10 bits, the rows of x in 5, both less 1, and the units of all channels in 16. A channel
+// without a unit computes one object. Objects have `own` elements of x.
+template <typename Format, unsigned own, unsigned features, unsigned channels>
+inline void begin(int32 word, int32 *__restrict extents, unsigned channel) {
+    const bool row = word < 0;
+    const unsigned vectors = word >> 2 & 1023;
+    const unsigned all = row ? (vectors + 1) / 2 : word >> 15;
+    const unsigned units = all * (channel + 1) / channels - all * channel / channels, least = units ? units : 1;
+    const unsigned blocks = (word & 1023) + 1, tokens = (word >> 10 & 31) + 1;
+    const unsigned elements = (word & 3) == RMS_NORM ? vectors * lanes : least * 2 * lanes;
+    extents[MORE] = row ? (elements + own - 1) / own * 2 - 1 : (tokens * blocks * Format::block + own - 1) / own - 1;
+    extents[UNITS] = row ? 1 : least;
+    extents[STEPS] = row ? 0 : units ? (blocks * Format::block + features - 1) / features : 1;
+    extents[TOKENS] = row ? least : tokens;
+    extents[BLOCKS] = row ? word : blocks;
+}
+
 // Takes blocks of x out of an object, as many as it holds or as are left of `blocks`. Codes of 4 bits are multiplied
 // from bytes, where the second 16 of a block are larger by 16: their x becomes smaller by that. minima: gets the sum of
 // each block as two numbers. raw: the blocks are the rows of a row op, and do not change.
@@ -113,9 +139,6 @@ inline void multiply_blocks(const uint8 *__restrict object, const bfloat16 *__re
     }
 }
 
-// Ops on two rows of numbers between products, which take turns with them.
-enum RowOp { ADD, SWIGLU, RMS_NORM };
-
 // Stores 1 / sqrt(mean of squares + epsilon) of `length` numbers, a multiple of `lanes`, in 16 lanes.
 inline void store_inverse_rms(const bfloat16 *__restrict x, unsigned length, float epsilon, float *__restrict inverse) {
     Sum<lanes> sums[2] = {aie::zeros<accfloat, lanes>(), aie::zeros<accfloat, lanes>()};
@@ -155,19 +178,18 @@ inline void compute_row(const bfloat16 *__restrict a, const bfloat16 *__restrict
 }
 
 // The next `lanes` results of a core. x has both rows, `pitch` elements apart, of a norm from their beginning, and else
-// from the first unit of the channel. settings: the op in bits 0 and 1, the length of the row in vectors in the next 10,
-// and epsilon without its last 12 bits. `place` counts the lanes of earlier units.
+// from the first unit of the channel. word: see `begin`. `place` counts the lanes of earlier units.
 template <unsigned channels, typename Stored>
-inline void next_of_row(const bfloat16 *__restrict x, unsigned pitch, unsigned settings, unsigned channel, unsigned part,
+inline void next_of_row(const bfloat16 *__restrict x, unsigned pitch, unsigned word, unsigned channel, unsigned part,
                         unsigned place, float *__restrict inverse, Stored *__restrict result) {
-    const unsigned op = settings & 3, vectors = settings >> 2 & 1023;
+    const unsigned op = word & 3, vectors = word >> 2 & 1023;
     const bfloat16 *a = x + 2 * place + part * lanes;
     if (op == ADD) {
         compute_row<ADD>(a, a + pitch, inverse, result);
     } else if (op == SWIGLU) {
         compute_row<SWIGLU>(a, a + pitch, inverse, result);
     } else {
-        const float epsilon = __builtin_bit_cast(float, settings & 0xfffff000);
+        const float epsilon = __builtin_bit_cast(float, word & 0x7ffff000);
         if (place == 0) store_inverse_rms(x, vectors * lanes, epsilon, inverse);
         a += (vectors + 1) / 2 * channel / channels * 2 * lanes;
         compute_row<RMS_NORM>(a, a + pitch, inverse, result);

@@ -136,6 +136,13 @@ def counts(index: Index) -> Iterator[Violation]:
                 f" write all but the first {run_words}, which every run gives to all parameters."
             )
             yield Violation("runtime parameter", parameter.name, message)
+    for buffer in index.design.core_buffers:
+        if buffer.name in values and len(values[buffer.name]) != buffer.type.elements:
+            message = (
+                f"the sequence expects {len(values[buffer.name])} words in {buffer.name}, which has"
+                f" {buffer.type.elements}; state all."
+            )
+            yield Violation("core buffer", buffer.name, message)
     counts = {
         statement.rounds
         for worker in index.design.workers
@@ -145,8 +152,8 @@ def counts(index: Index) -> Iterator[Violation]:
     for word, value in index.words.items():
         least, what = (0, "count of 31 bits") if word in counts else (-(1 << 31), "word of 32 bits")
         if not least <= value < 1 << 31:
-            message = f"parameter {word.parameter} gets {value} from the sequence, which is no {what}."
-            yield Violation("runtime parameter", word.parameter, message)
+            message = f"parameter {word.memory} gets {value} from the sequence, which is no {what}."
+            yield Violation("runtime parameter", word.memory, message)
     for worker in index.design.workers:
         where = str(worker.tile)
         yield from positive(where, "the stack", worker.stack_size)
@@ -202,13 +209,13 @@ def references(index: Index) -> Iterator[Violation]:
     for transfer in index.transfers:
         yield from known("a transfer", "fifo", transfer.fifo, index.fifos)
         yield from known("a transfer", "host buffer", transfer.buffer, index.host_buffers)
-    parameters = {parameter.name for parameter in index.design.parameters}
+    words = {name: item.type.elements for name, item in index.memory.items() if dtype_name(item.type.dtype) == "int32"}
     for name, _ in index.design.values:
-        yield from known("the sequence", "runtime parameter", name, parameters)
+        yield from known("the sequence", "runtime parameter", name, words)
     for worker in index.design.workers:
         where = str(worker.tile)
         numbers: set[int] = set()
-        sizes = {item.name: item.words for item in index.design.parameters if item.tile == worker.tile}
+        sizes = {name: size for name, size in words.items() if index.memory[name].tile == worker.tile}
         for name in worker.fifos:
             yield from known(where, "fifo", name, index.fifos)
         for statement, _ in walk(worker.body):
@@ -225,11 +232,11 @@ def references(index: Index) -> Iterator[Violation]:
                     if isinstance(argument, str):
                         yield from known(where, "buffer", argument, index.memory)
                     elif isinstance(argument, Word):
-                        own = 0 <= argument.number < sizes.get(argument.parameter, 0)
+                        own = 0 <= argument.number < sizes.get(argument.memory, 0)
                         yield from known(where, "word of its parameters", argument, [argument] * own)
             elif isinstance(statement, Loop) and isinstance(statement.rounds, Word):
-                words = index.words if statement.rounds.parameter in sizes else ()
-                yield from known(where, "word that the sequence writes", statement.rounds, words)
+                stated = index.words if statement.rounds.memory in sizes else ()
+                yield from known(where, "word that the sequence writes", statement.rounds, stated)
         for number in _unseen(worker.body, frozenset()):
             yield from known(where, "acquire", number, ())
 

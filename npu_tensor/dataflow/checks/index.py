@@ -112,9 +112,8 @@ class Index:
         items: list[CoreBuffer | RuntimeParameter] = [*design.core_buffers, *design.parameters]
         self.memory = {item.name: item for item in items}
         self.workers = {worker.tile: worker for worker in design.workers}
-        sizes = {parameter.name: parameter.words for parameter in design.parameters}
         self.words = {
-            Word(name, sizes.get(name, 0) - len(values) + number): value
+            Word(name, (self.memory[name].type.elements if name in self.memory else 0) - len(values) + number): value
             for name, values in design.values
             for number, value in enumerate(values)
         }

@@ -90,7 +90,7 @@ class _Body:
             if held != before[name]:
                 message = (
                     f"{self.tile} holds {held} objects of fifo {name} after a loop whose rounds are word"
-                    f" {rounds.number} of {rounds.parameter}, and {before[name]} before; they must be as many."
+                    f" {rounds.number} of {rounds.memory}, and {before[name]} before; they must be as many."
                 )
                 self._report("loop", message)
 
@@ -228,7 +228,7 @@ def _read(statement: Statement, parameters: Container[str]) -> set[str]:
         operands = statement.arguments
     elif isinstance(statement, Loop):
         operands = (statement.rounds,)
-    names = {operand.parameter if isinstance(operand, Word) else operand for operand in operands}
+    names = {operand.memory if isinstance(operand, Word) else operand for operand in operands}
     return {name for name in names if isinstance(name, str) and name in parameters}
 
 

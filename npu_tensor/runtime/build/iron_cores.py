@@ -76,7 +76,7 @@ class _WorkerBody:
         if isinstance(argument, Element):
             return "element", argument.acquire, argument.position
         if isinstance(argument, Word):
-            return "word", self._argument(argument.parameter), argument.number
+            return "word", self._argument(argument.memory), argument.number
         if isinstance(argument, str):
             if argument not in self.memory:
                 self.memory.append(argument)
@@ -181,5 +181,5 @@ class _Writer:
             name = self._objects[argument.acquire]
             return name if argument.acquire in self._single else f"{name}[{argument.position}]"
         if isinstance(argument, Word):
-            return f"{self._names[argument.parameter]}[{argument.number}]"
+            return f"{self._names[argument.memory]}[{argument.number}]"
         return self._names[argument] if isinstance(argument, str) else _number(argument)

@@ -87,10 +87,10 @@ def _blocks(index: Index, worker: Worker) -> list[CoreMemory]:
     used: dict[str, None] = {}
     for statement, _ in walk(worker.body):
         if isinstance(statement, FunctionCall):
-            names = [a.parameter if isinstance(a, Word) else a for a in statement.arguments]
+            names = [a.memory if isinstance(a, Word) else a for a in statement.arguments]
             used |= dict.fromkeys(name for name in names if isinstance(name, str))
         elif isinstance(statement, Loop) and isinstance(statement.rounds, Word):
-            used[statement.rounds.parameter] = None
+            used[statement.rounds.memory] = None
     addresses = {buffer.name: buffer.address for buffer in index.design.core_buffers}
     memory = [CoreMemory(name, index.memory[name].type.nbytes, addresses.get(name)) for name in used]
     # Progress of each fifo's end, for cores that choose their buffers at run time.

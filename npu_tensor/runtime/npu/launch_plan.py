@@ -198,8 +198,8 @@ def _with_words(design: Design, words: Sequence[int]) -> Design:
     if not words:
         return design
     values = dict(design.values)
-    every = [LastWords(each.name, (*words, *values.get(each.name, ()))) for each in design.parameters]
-    return replace(design, values=tuple(every))
+    values |= {each.name: (*words, *values.get(each.name, ())) for each in design.parameters}
+    return replace(design, values=tuple(map(LastWords, values.keys(), values.values())))
 
 
 def _argument(kernel: NpuKernel, host: HostOperand, needed: int) -> Argument:

@@ -89,6 +89,7 @@ class HostSequence:
         self.cycles = {function.symbol: function.cycles for function in design.functions}
         values = dict(design.values)
         self.values = [values.get(parameter.name, ()) for parameter in design.parameters]
+        self.computed = {each.name: values[each.name] for each in design.core_buffers if each.name in values}
         self.steps = [
             step if isinstance(step, Finish) else HostTransfer(step, types[step.buffer].itemsize)
             for step in design.sequence
@@ -121,6 +122,7 @@ class Machine:
                 self._streams.append(self._stream(fifo))
             else:
                 self._core_ring(fifo, home, fifo.producer, *fifo.consumers)
+        self._buffers: dict[str, Bytes] = {}
         self._parameters = [
             self._memory.allocate(parameter.type.nbytes, f"parameter {parameter.name}")
             for parameter in design.parameters
@@ -204,7 +206,7 @@ class Machine:
             block = self._memory.allocate(buffer.type.nbytes, f"buffer {buffer.name}")
             if buffer.initial is not None:
                 block[:] = np.frombuffer(buffer.initial, np.uint8)
-            memory[buffer.name] = block
+            self._buffers[buffer.name] = memory[buffer.name] = block
         workers = []
         for worker in design.workers:
             ends = {}
@@ -250,6 +252,10 @@ class Machine:
         leftovers = self._leftovers()
         if leftovers:
             raise LaunchError(f"{self._design.name} leaves data in the array: {'; '.join(leftovers)}")
+        for name, expected in sequence.computed.items():
+            found = tuple(self._buffers[name].view(np.int32).tolist())
+            if found != expected:
+                raise LaunchError(f"{self._design.name}: the core computes {found} in {name}, expected {expected}")
         return self._counters(sequence, before)
 
     def close(self) -> None:

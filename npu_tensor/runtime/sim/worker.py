@@ -141,7 +141,7 @@ class CoreWorker:
 
     def _word(self, word: Word) -> Words:
         """Return a view of the word's memory as a vector of one element."""
-        return self._memory[word.parameter].view(np.int32)[word.number : word.number + 1]
+        return self._memory[word.memory].view(np.int32)[word.number : word.number + 1]
 
     def _call(self, symbol: str, arguments: Sequence[Element | str | Word | int | float]) -> Step:
         entry = self._functions[symbol]

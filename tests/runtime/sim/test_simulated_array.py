@@ -16,7 +16,7 @@ from sim_designs import copy_design, each, functions, load, run
 from npu_tensor.dataflow.array import ARRAYS, Tile
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, Channel, count
-from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType
+from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, range_
 from npu_tensor.errors import ArgumentError, BuildError, LaunchError
 from npu_tensor.runtime.sim.simulated_array import SimulatedArray
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
@@ -86,6 +86,42 @@ def test_runtime_parameters_are_written_before_every_run() -> None:
     for factor, summand in [(3, 5), (-7, 0), (1, -(1 << 31))]:
         _, (_, result) = run(loaded, VALUES[:32], words=[factor, summand])
         assert result.tolist() == (factor * VALUES[:32].astype(np.int64) + summand).tolist()
+
+
+def test_words_that_a_core_computes() -> None:
+    """A core computes the number of its loop's rounds. The sequence states it, and the array compares."""
+
+    def rounds(stated: int) -> Design:
+        d = Builder("rounds", "aie2p", columns=1)
+        type = ObjectType("int32", (2,))
+        x, y = d.host_buffer("x", "int32", 8), d.host_buffer("y", "int32", 8)
+        names, fx, fy = functions(d, type), d.fifo("x0", type, SHIM, [CORE]), d.fifo("y0", type, CORE, [SHIM])
+        buffer, given = d.core_buffer("computed", CORE, type), d.parameter("given", CORE, 2)
+
+        def body(source: Any, result: Any) -> None:
+            first = source.acquire(1)
+            names.add(given, given, buffer, 2)
+            names.copy(first, result.acquire(1), type.nbytes)
+            source.release(1)
+            result.release(1)
+            for _ in range_(buffer[1]):
+                names.copy(source.acquire(1), result.acquire(1), type.nbytes)
+                source.release(1)
+                result.release(1)
+
+        d.worker(CORE, body, [fx, fy])
+        d.write(given, [7, 1])
+        d.expect(buffer, [stated, 2])
+        d.fill(fx, x, AccessPattern.linear(6))
+        d.drain(fy, y, AccessPattern.linear(6))
+        return d.build()
+
+    loaded = load(rounds(14))
+    counters, (_, result) = run(loaded, VALUES[:8])
+    assert result.tolist() == [0, 1, 2, 3, 4, 5, -1, -1]
+    assert (counters, counters.parameter_words) == (count(loaded.design), 2)
+    with pytest.raises(LaunchError, match=r"rounds: the core computes \(14, 2\) in computed, expected \(15, 2\)"):
+        run(load(rounds(15)), VALUES[:8])
 
 
 def test_numbers_are_passed_by_value() -> None:
