@@ -12,6 +12,7 @@ import math
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from npu_tensor.dataflow.array import Arch, Tile
@@ -118,6 +119,32 @@ class Angles(NamedTuple):
         return turns.tobytes()
 
 
+class RotationTable(NamedTuple):
+    """Order of a single position in a host buffer: a row per factor of a head's features, all of which are rotated.
+
+    The result is x times the first two rows plus the other number of each pair times the last two. Each factor is the
+    sum of two bfloat16 numbers.
+
+    Attributes:
+        angles: Rotation angles.
+        offset: Place of the position in the tensor's own buffer.
+    """
+
+    angles: Angles
+    offset: int
+
+    def write(self, elements: np.ndarray[Any, Any], memory: np.ndarray[Any, Any]) -> None:
+        """Fill the host buffer (bytes) from the flat buffer of positions."""
+        turns, magnitude, features, neighbours, _ = self.angles
+        angle = 2 * np.pi * (np.array(turns) * float(elements[self.offset]) % 1)
+        cosine, sine = magnitude * np.cos(angle), magnitude * np.sin(angle)
+        pairs = np.stack([[cosine, cosine], [-sine, sine]]).astype(np.float32)
+        factors = (pairs.transpose(0, 2, 1) if neighbours else pairs).reshape(2, 1, features)
+        high = factors.astype(ml_dtypes.bfloat16)
+        table = np.concatenate([high, (factors - high.astype(np.float32)).astype(ml_dtypes.bfloat16)], axis=1)
+        memory[: table.nbytes] = table.reshape(-1).view(np.uint8)
+
+
 def claim(task: Task, target: Target) -> Offer | Refusal:
     """Return an offer for `rotate` on bfloat16, and on float16 and float32 if they may be rounded to bfloat16."""
     x, positions, *factors = task.tensors
@@ -129,7 +156,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     *lead, tokens, heads, features = x.layout.shape
     if features > LONGEST_ROW:
         return Refusal(f"rope: rows of {features} features, more than {LONGEST_ROW}")
-    angles = _angles(task.attributes, bool(factors))
+    angles = angles_of(task.attributes, bool(factors))
     if angles is None:
         return Refusal("rope: the parameters do not give finite angles")
     cores = target.array.core_rows * target.columns
@@ -161,7 +188,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     return Offer("rope", reason, lambda: _design(task.name, target, plan, angles, sizes), tuple(operands))
 
 
-def _angles(attributes: dict[str, Any], divided: bool) -> Angles | None:
+def angles_of(attributes: dict[str, Any], divided: bool) -> Angles | None:
     """Compute the angles from the attributes of `rotate`; return None if any is infinite or NaN."""
     try:
         with np.errstate(all="ignore"):

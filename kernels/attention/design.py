@@ -42,8 +42,8 @@ STRIP: Final = 16
 """Rows of a tile that are multiplied and stored at once."""
 CORES: Final = 4
 """Cores of a column."""
-ROUNDS, BLOCKS, WORDS = 10, 11, 12
-"""Places of the numbers of rounds and of blocks among the words of a core, and their number; see nt/attention.hpp."""
+ROUNDS, BLOCKS = 0, 1
+"""Places of the numbers of rounds and of blocks among the words of a core; see nt/attention.hpp."""
 NO_DIAGONAL: Final = 1 << 30
 """Row that attends to all keys."""
 WEIGH_BYTES: Final = 3072
@@ -89,6 +89,11 @@ class AttentionTiles(NamedTuple):
     def least_queries(self) -> int:
         """Rows of a buffer of queries: an object has as many as a block of keys."""
         return max(self.round_rows, self.keys)
+
+    @property
+    def words(self) -> ObjectType:
+        """Type of a core's runtime parameter, whole vectors of 16 bytes; see nt/attention.hpp."""
+        return ObjectType("int32", (4 + 4 * self.masked if self.splits else 12,))
 
     @property
     def mask_row(self) -> int:
@@ -210,7 +215,7 @@ def _source(tiles: AttentionTiles) -> Source:
 
 #include "nt/attention.hpp"
 
-using Tile = nt::AttentionTile<{shape}>;
+using Tile = nt::AttentionTile<{shape}, {str(tiles.splits).lower()}>;
 
 extern "C" void nt_attention_keep(const bfloat16 *object, bfloat16 *queries, int32 first, int32 to) {{
     nt::keep_queries<Tile>(object, queries, first, to);
@@ -222,9 +227,10 @@ extern "C" void nt_attention_start(float *mixed, int32 *tops, float *totals, int
 }}
 
 extern "C" void nt_attention_score(const bfloat16 *queries, const bfloat16 *keys, float *scores, bfloat16 *weights,
-                                   int32 *tops, float *totals, float *mixed, int32 *state, const int32 *words) {{
+                                   int32 *tops, float *totals, float *mixed, int32 *state, const int32 *words,
+                                   int32 core) {{
     aie::set_rounding(aie::rounding_mode::conv_even);
-{begin}    nt::score<Tile>(queries, keys, scores, weights, tops, totals, mixed, state, words);
+{begin}    nt::score<Tile>(queries, keys, scores, weights, tops, totals, mixed, state, words, core);
 }}
 
 extern "C" void nt_attention_mix(const bfloat16 *weights, const bfloat16 *values, float *mixed,
@@ -319,7 +325,9 @@ def configuration(tiles: AttentionTiles) -> Configuration:
                     own_block(k, lambda block: run("mask", block, "scores", words, 0, 0))
                 elif tiles.masked:
                     own_rows(lambda block, first, to: run("mask", block, "scores", words, first, to))
-                own_block(k, lambda block: run("score", "queries", block, *list(types)[2:6], "mixed", "state", words))
+                own_block(
+                    k, lambda block: run("score", "queries", block, *list(types)[2:6], "mixed", "state", words, core)
+                )
                 own_block(v, lambda block: run("mix", "weights", block, "mixed", "state"))
             if before:
                 run("merge", before.acquire(1), "mixed", "tops", "totals")
@@ -350,7 +358,7 @@ def configuration(tiles: AttentionTiles) -> Configuration:
                 name: builder.core_buffer(f"{name}_{suffix}", place, type_, zeros if name == "state" else None)
                 for name, type_ in types.items()
             }
-            words = builder.parameter(f"words_{suffix}", place, WORDS)
+            words = builder.parameter(f"words_{suffix}", place, *tiles.words.shape)
             ends = [*streams, chain[core], chain[core + 1], results[core]]
             builder.worker(place, body, [*ends, memory, words, core])
     return builder.configuration
@@ -364,7 +372,7 @@ def _sums_type(tiles: AttentionTiles) -> ObjectType:
 def _functions(builder: Builder, tiles: AttentionTiles) -> dict[str, Any]:
     types, code, arch = buffer_types(tiles), _source(tiles), tiles.arch
     block = ObjectType("bfloat16", (tiles.keys * tiles.features,))
-    words = ObjectType("int32", (WORDS,))
+    words = tiles.words
     result = ObjectType(tiles.result, (STRIP * tiles.features,))
     queries, mixed, scores, weights, tops, totals, state = types.values()
     rows, keys, features, strips = tiles.rows, tiles.keys, tiles.features, tiles.rows // STRIP
@@ -376,7 +384,7 @@ def _functions(builder: Builder, tiles: AttentionTiles) -> dict[str, Any]:
         "keep": ([block, queries, "int32", "int32"], copied, 256),
         "start": ([mixed, tops, totals, state, words], clear_cycles(of_keys, rows, features), 512),
         "score": (
-            [queries, block, scores, weights, tops, totals, mixed, state, words],
+            [queries, block, scores, weights, tops, totals, mixed, state, words, "int32"],
             strips * multiply_cycles(of_keys, keys, features)
             + weighing
             + (0 if tiles.masked else clear_cycles(of_keys, rows, keys)),
@@ -449,12 +457,13 @@ class _Sequence:
             first, last = (start + core * tiles.rows for start in (starts[0], starts[-1]))
             step = problem.tile_columns * tiles.round_rows
         scale = np.float32(problem.scale * np.log2(np.e))
-        high = np.float32(ml_dtypes.bfloat16(scale))
-        scales = np.array([high, scale - high, 1 / problem.scale], np.float32).view(np.int32).tolist()
+        high = ml_dtypes.bfloat16(scale)
+        low = ml_dtypes.bfloat16(scale - np.float32(high))
+        scales = np.array([low, high]).view(np.int32)
+        inverse = np.array(1 / problem.scale, np.float32).view(np.int32)
         rounds = len(problem.units(column)) * len(starts)
-        own = core * tiles.keys if tiles.splits else 0
-        words = [first, step, last, len(starts), problem.keys, tiles.round_keys, own, *scales, rounds, problem.blocks]
-        return words + [0] * (WORDS - len(words))
+        words = [rounds, problem.blocks, problem.keys, int(scales[0]), int(inverse), first, step, last, len(starts)]
+        return [*words, 0, 0, 0][: tiles.words.elements]
 
     def _groups(self) -> Iterator[list[Step]]:
         """Yield the transfers of one round after another, of all columns together."""

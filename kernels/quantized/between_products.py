@@ -30,16 +30,19 @@ from npu_tensor.kernels.quantized.design import (
     divided,
     set_words,
 )
+from npu_tensor.kernels.rope import RotationTable, angles_of
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Program
 from npu_tensor.ops.layouts import joined
 from npu_tensor.task import Task
 
+TABLE_ROWS: Final = 4
+"""Rows of a table of rotations."""
 UNIT: Final = CORES * LANES
 """Elements that the cores of a channel compute at once."""
 ITEM: Final = 2
 """Bytes of an element."""
-OPS: Final = ("add", "swiglu", "rms_norm")
+OPS: Final = ("add", "swiglu", "rms_norm", "rope")
 """Ops in the order of RowOp in nt/quantized.hpp."""
 MOST_INSTRUCTIONS: Final = 16
 """Upper bound on the length of programs that are compared with the ops."""
@@ -48,11 +51,19 @@ LONGEST: Final = 1024 * LANES
 
 
 class RowOp(NamedTuple):
-    """An op on two operands of a task: its name, their numbers, and epsilon if it is a norm."""
+    """An op on two operands of a task.
+
+    Attributes:
+        name: Name of the op.
+        operands: Numbers of the operands.
+        bits: Bits 12 to 30 of the cores' word; see `compute_extents` in nt/quantized.hpp.
+        order: Order of the second operand in its host buffer if it is not a row.
+    """
 
     name: str
     operands: tuple[int, int]
-    epsilon: float = 0.0
+    bits: int = 0
+    order: RotationTable | None = None
 
 
 class RowProblem(NamedTuple):
@@ -63,7 +74,7 @@ class RowProblem(NamedTuple):
     format: BlockFormat
     name: str
     length: int
-    epsilon: float
+    bits: int
 
     @property
     def units(self) -> int:
@@ -81,8 +92,8 @@ class RowProblem(NamedTuple):
         return object_bytes(self.format) // ITEM
 
     def span(self, part: ChannelPart) -> tuple[int, int]:
-        """Return the first element of each row that a channel reads, and the objects with them. A norm reads all."""
-        first, count = (0, self.length) if self.name == "rms_norm" else (part.first * UNIT, part.units * UNIT)
+        """Return the first element of each row that a channel reads, and the objects. Norms and rotations read all."""
+        first, count = (0, self.length) if self.name in ("rms_norm", "rope") else (part.first * UNIT, part.units * UNIT)
         return first, -(-count // self.object_elements)
 
     @property
@@ -97,9 +108,8 @@ class RowProblem(NamedTuple):
 
     @property
     def word(self) -> int:
-        """Word of the cores; see `begin` in nt/quantized.hpp."""
-        epsilon = (int(np.float32(self.epsilon).view(np.int32)) + (1 << 11)) & ~0xFFF
-        return (epsilon | self.length // LANES << 2 | OPS.index(self.name)) - (1 << 31)
+        """Word of the cores; see `compute_extents` in nt/quantized.hpp."""
+        return (self.bits | self.length // LANES << 2 | OPS.index(self.name)) - (1 << 31)
 
     def extents(self, part: ChannelPart) -> list[int]:
         """Return the words that the cores of a channel compute; see `Extent` in nt/quantized.hpp."""
@@ -108,19 +118,24 @@ class RowProblem(NamedTuple):
 
 
 def claim(format: BlockFormat, target: Target, task: Task) -> Offer | None:
-    """Return an offer for a task that is a row op on bfloat16, in place."""
-    found = row_op(task)
+    """Return an offer for a task that is a row op on bfloat16, in place but for positions."""
+    found = rotation(task, format) if task.kind == "data" else row_op(task)
     if found is None:
         return None
     length = math.prod(task.shape)
-    problem = RowProblem(target.array.arch, target.columns, format, found.name, length, found.epsilon)
+    problem = RowProblem(target.array.arch, target.columns, format, found.name, length, found.bits)
     most = max(objects for _, objects in map(problem.span, problem.parts))
     if length % LANES or length >= LONGEST or 2 * most * problem.object_elements > MOST_FEATURES:
         return None
     row = Layout((length,), (1,))
     read = padded_shape(row.shape, problem.read)
+    first, second = (HostOperand(number, False, row, read, "bfloat16", None) for number in found.operands)
+    if found.order:
+        words = (problem.read * ITEM // WORD,)
+        second = HostOperand(found.operands[1], False, Layout((1,), (1,)), words, "int32", None, order=found.order)
     operands = (
-        *(HostOperand(number, False, row, read, "bfloat16", None) for number in found.operands),
+        first,
+        second,
         HostOperand(0, True, row, padded_shape(row.shape, problem.written), "bfloat16"),
     )
     reason = f"{found.name} of a row of {length} in the configuration of products with blocks of {format}"
@@ -152,8 +167,28 @@ def row_op(task: Task) -> RowOp | None:
             mean = ("div", ("row_sum", ("mul", x, x)), ("scalar", -1))
             inverse = ("div", one, ("sqrt", ("add", mean, ("constant", epsilon))))
             if found == ("mul", ("mul", x, inverse), y) and epsilon > 0:
-                return RowOp("rms_norm", (a, b), epsilon)
+                # Half a unit of what the bits leave out is added.
+                bits = int(np.float32(epsilon).view(np.int32)) + (1 << 11)
+                return RowOp("rms_norm", (a, b), bits & ~0xFFF)
     return None
+
+
+def rotation(task: Task, format: BlockFormat) -> RowOp | None:
+    """Return the op of a task that rotates all features of heads of bfloat16 by one position, or None for others."""
+    if task.ops != ("rotate",) or len(task.inputs) != 2:
+        return None
+    x, position = task.tensors
+    *_, heads, features = x.layout.shape
+    row = Layout((heads * features,), (1,))
+    contiguous = joined(x.layout) == joined(task.outputs[0].layout) == row
+    # Vectors of a head and of its half begin at multiples of the lanes, and a mask finds their places in the table.
+    aligned = features & (features - 1) == 0 and UNIT <= features == task.attributes["n_dims"]
+    fits = TABLE_ROWS * features * ITEM <= object_bytes(format)
+    angles = angles_of(task.attributes, False)
+    if angles is None or x.dtype is not bfloat16 or not (contiguous and aligned and fits):
+        return None
+    bits = features - 1 << 13 | angles.neighbours << 12
+    return RowOp("rope", (0, 1), bits, RotationTable(angles, position.layout.offset))
 
 
 def _tree(program: Program, number: int) -> Any:

@@ -41,7 +41,7 @@ MOST_TOKENS: Final = 32
 """Rows of x that a core keeps; the sums of 32 rows of weights for each take 4 KiB."""
 PROGRAM_BYTES: Final = 4096
 """Estimated bytes of the machine code."""
-ROW_BYTES: Final = 6144
+ROW_BYTES: Final = 7168
 """Estimated bytes of the machine code of `nt_leave`, most of it row ops. Peano has not compiled it."""
 CHANNELS: Final = 2
 """Channels of a shim tile."""
@@ -178,15 +178,15 @@ def _source(format: BlockFormat, stored: str, columns: int) -> Source:
 using Format = nt::Blocks<{format.bits}, {format.block}, {str(format.has_minima).lower()}>;
 
 extern "C" void nt_begin(const int32 *word, int32 *extents, int32 channel) {{
-    nt::begin<Format, {own}, {OBJECT_FEATURES}, {CHANNELS * columns}>(*word, extents, channel);
+    nt::compute_extents<Format, {own}, {OBJECT_FEATURES}, {CHANNELS * columns}>(*word, extents, channel);
 }}
 
 extern "C" void nt_keep(const uint8 *object, bfloat16 *x, int32 *cursor, const int32 *extents) {{
     aie::set_rounding(aie::rounding_mode::conv_even);
     const auto *elements = reinterpret_cast<const {element} *>(object);
-    const bool row = !extents[nt::STEPS];
-    const unsigned count = row ? (extents[nt::MORE] + 1) * {own // format.block}
-                               : extents[nt::TOKENS] * extents[nt::BLOCKS];
+    const bool row = !extents[nt::UNIT_OBJECTS];
+    const unsigned count = row ? (extents[nt::MORE_OBJECTS] + 1) * {own // format.block}
+                               : extents[nt::TOKENS] * extents[nt::ROW_BLOCKS];
     nt::keep_blocks<Format, {nbytes}>(elements, x, x + {MOST_FEATURES}, cursor, count, row);
 }}
 
@@ -194,18 +194,18 @@ extern "C" void nt_multiply(const uint8 *object, const bfloat16 *x, float *sums,
                             const int32 *extents, int32 part) {{
     aie::set_rounding(aie::rounding_mode::conv_even);
     nt::multiply_blocks<Format, {most}>(object + part * {nbytes // CORES}, x, x + {MOST_FEATURES}, sums, cursor,
-                                        extents[nt::TOKENS], extents[nt::BLOCKS], extents[nt::STEPS]);
+                                        extents[nt::TOKENS], extents[nt::ROW_BLOCKS], extents[nt::UNIT_OBJECTS]);
 }}
 
 extern "C" void nt_leave(float *sums, const bfloat16 *x, {element} *result, int32 *cursor, const int32 *extents,
                          int32 channel, int32 part) {{
     aie::set_rounding(aie::rounding_mode::conv_even);
     const unsigned place = nt::advance(cursor, nt::lanes, extents[nt::TOKENS] * nt::lanes);
-    if (extents[nt::STEPS])
+    if (extents[nt::UNIT_OBJECTS])
         nt::store(result, aie::load_v<nt::lanes>(sums + place));
     else
-        nt::next_of_row<{CHANNELS * columns}>(x, (extents[nt::MORE] + 1) * {own // 2}, extents[nt::BLOCKS], channel,
-                                              part, place, sums, result);
+        nt::next_of_row<{CHANNELS * columns}>(x, (extents[nt::MORE_OBJECTS] + 1) * {own // 2},
+                                              extents[nt::ROW_BLOCKS], channel, part, place, sums, result);
 }}
 """
     return Source("quantized", text)
@@ -215,7 +215,7 @@ extern "C" void nt_leave(float *sums, const bfloat16 *x, {element} *result, int3
 def configuration(arch: Arch, columns: int, format: BlockFormat, stored: str) -> Configuration:
     """Return the configuration that serves products of all extents.
 
-    Each core gets one word, the same for all, and computes its extents from it; see `begin` in nt/quantized.hpp.
+    All cores get the same word, and compute their extents from it; see `compute_extents` in nt/quantized.hpp.
     """
     builder = Builder(f"quantized_{format}_{stored}", arch, columns, arguments=3)
     object_ = ObjectType("uint8", (object_bytes(format),))

@@ -111,7 +111,7 @@ alignas(64) unsigned char memory[8][1 << 15];
 template <typename T>
 T *at(unsigned number) { return reinterpret_cast<T *>(memory[number]); }
 template <unsigned keys, unsigned features = 64>
-using Attention = nt::AttentionTile<4, 8, nt_host::AIE2 ? 4 : 8, 4, nt_host::AIE2 ? 4 : 2, 16, keys, features>;
+using Attention = nt::AttentionTile<4, 8, nt_host::AIE2 ? 4 : 8, 4, nt_host::AIE2 ? 4 : 2, 16, keys, features, true>;
 template <unsigned kernel, unsigned width = 4>
 using Conv = nt::ConvTile<nt::GemmTile<4, 8, nt_host::AIE2 ? 4 : 8, 4, nt_host::AIE2 ? 4 : 2, 4 * width, 8 * kernel, 16,
                                        false, bfloat16, float>, 1, width, 1, kernel, 1, 1, 1, 1, 4, width>;
@@ -207,6 +207,8 @@ _LOOPS: Final = {
         "32 * i, at<bfloat16>(1) + 32 * i, at<float>(2), at<bfloat16>(3) + 32 * i);"
         for name in ("add", "swiglu", "rms_norm")
     },
+    "quantized_row rope": "for (int i = 0; i < n; ++i) "
+    "nt::rotate_part<true>(at<bfloat16>(0), at<bfloat16>(1), 32 * i, 64, at<bfloat16>(3) + 32 * i);",
     "quantized_row squares": "nt::store_inverse_rms(at<bfloat16>(0), 64 * n, 1e-6f, at<float>(1));",
     "conv_fill": "at<int32>(4)[nt::EXTENTS] = 8 << 16 | 8; n == 1 ? "
     "nt::fill_strip<Conv<1>>(at<bfloat16>(0), at<bfloat16>(1), at<bfloat16>(2), at<int32>(3), at<int32>(4)) : "

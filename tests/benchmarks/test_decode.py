@@ -46,17 +46,18 @@ def test_quantized_weights_are_read_once(generation: str) -> None:
 
 @pytest.mark.parametrize("generation", decode.GENERATIONS)
 @pytest.mark.parametrize("name", ["Llama 3.2 1B, q4_1", "SmolLM2 135M, q4_1"])
-def test_a_layer_changes_configuration_three_times(name: str, generation: str) -> None:
-    """To rope, to attention, and back to products. The last product of SmolLM2 has another format of blocks."""
+def test_a_layer_changes_configuration_twice(name: str, generation: str) -> None:
+    """To attention, and back to products. The last product of SmolLM2 has another format of blocks."""
     _, one, _ = step(name, generation, context=256)
     assert one["count"] == 1
     assert one["changes"] == pytest.approx(one["changed"] * {"npu1": 123e-6, "npu2": 43e-6}[generation])
-    assert one["changed"] <= 3 * decode.MODELS[name].layers + 2
+    assert one["changed"] <= 2 * decode.MODELS[name].layers + 2
 
 
-def test_one_launch_per_token_reaches_most_of_the_published_rate() -> None:
+def test_one_launch_per_token_reaches_the_published_rate() -> None:
+    """Two configurations take turns. The published design has one; the weights alone allow 71 tokens per second."""
     _, one, _ = step("Llama 3.2 1B, q4_1", "npu2", context=2048)
-    assert 0.85 * one["published"] <= one["rate"] <= one["published"]
+    assert one["published"] <= one["rate"] <= 1.1 * one["published"]
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,46 @@ def test_some_columns(generation: str, columns: int) -> None:
     np.testing.assert_allclose(found, formula(*map(wide, (a, b))), rtol=2**-8, atol=1e-30)
 
 
+@pytest.mark.parametrize("mode", ["normal", "neox"])
+@pytest.mark.parametrize(("heads", "features"), [(1, 64), (5, 128), (32, 64)])
+@generations
+def test_rotations(generation: str, heads: int, features: int, mode: str) -> None:
+    """One position far from the start, scaled like a context that was extended by YaRN."""
+    (x,), place = rows(heads * features)[:1], 131_071
+    rotated = nt.rope(
+        x.reshape(1, heads, features),
+        nt.from_numpy(np.array([place], np.int32)),
+        mode=mode,
+        freq_base=500_000.0,
+        attn_factor=0.75,
+    )
+    task = task_of(rotated)
+    offer = between_products.claim(FORMATS["q4_1"], target(generation), task)
+    assert isinstance(offer, Offer)
+    (found,) = simulate(task, offer, target(generation), [x.numpy(), np.array([place], np.int32)])
+    pairs = wide(x).reshape(heads, -1, 2) if mode == "normal" else wide(x).reshape(heads, 2, -1).swapaxes(1, 2)
+    turned = (pairs[..., 0] + 1j * pairs[..., 1]) * np.exp(
+        1j * place * 500_000.0 ** (-np.arange(features // 2) * 2 / features)
+    )
+    expected = 0.75 * np.stack([turned.real, turned.imag], -1 if mode == "normal" else 1).reshape(1, heads, features)
+    # Sums of two products of up to 4, whose factors have 17 bits.
+    np.testing.assert_allclose(found.astype(np.float64), expected, rtol=2**-8, atol=2**-14)
+
+
+def test_other_rotations_are_left_to_their_family() -> None:
+    x, position = nt.zeros(1, 4, 64, dtype=nt.bfloat16).realize(), nt.zeros(1, dtype=nt.int32).realize()
+    left = [
+        nt.rope(x, position, n_dims=32),
+        nt.rope(x, position, nt.ones(32).realize()),
+        nt.rope(x.float().realize(), position),
+        nt.rope(x.reshape(1, 8, 32), position),
+        nt.rope(nt.zeros(1, 1, 512, dtype=nt.bfloat16).realize(), position),
+        nt.rope(nt.zeros(2, 4, 64, dtype=nt.bfloat16).realize(), nt.zeros(2, dtype=nt.int32).realize()),
+    ]
+    found = [between_products.claim(FORMATS["q4_1"], target("npu2"), task_of(result)) for result in left]
+    assert found == [None] * len(left)
+
+
 @generations
 def test_numbers_that_are_not_finite(generation: str) -> None:
     a, b = rows(96)
@@ -174,4 +214,33 @@ def test_a_layer_shares_one_configuration(generation: str) -> None:
         found = wide(result)
     assert {row.kernel for row in rows_ if "fused" not in row.kernel} == {"quantized"}
     assert any("rms_norm of a row of 576 in the configuration of products" in row.why for row in rows_)
+    assert ((found - expected) ** 2).sum() <= 1e-4 * (expected**2).sum()
+
+
+@generations
+def test_heads_are_rotated_between_products(generation: str) -> None:
+    """The host makes the table of a position once for both results."""
+    numbers = np.random.default_rng(2).standard_normal((576, 576), np.float32) / np.float32(24)
+    weights, place = nt.quantize(nt.from_numpy(numbers), "q4_1"), 77
+    x, _ = rows(576)
+    position = nt.from_numpy(np.array([place], np.int32))
+
+    def rotated(projected: nt.Tensor, heads: int) -> nt.Tensor:
+        return nt.rope(projected.reshape(1, heads, -1), position)
+
+    with nt.default_device(f"sim:{generation}"):
+        q = rotated(F.linear(x, weights), 9)
+        k = rotated(F.linear(q.reshape(576), weights)[:192], 3)
+        names = [row.kernel for row in nt.explain(k) if row.device == f"sim:{generation}"]
+        found = wide(k)
+    assert {name for name in names if "fused" not in name} == {"quantized"}
+    matrix = weights.dequantize().numpy().astype(np.float64)
+
+    def formula(row: Array) -> Array:
+        pairs = row.reshape(-1, 32, 2)
+        turned = (pairs[..., 0] + 1j * pairs[..., 1]) * np.exp(1j * place * 1e4 ** (-np.arange(32) / 32))
+        result: Array = np.stack([turned.real, turned.imag], -1).reshape(-1)
+        return result
+
+    expected = formula((matrix @ formula(matrix @ wide(x)))[:192]).reshape(found.shape)
     assert ((found - expected) ** 2).sum() <= 1e-4 * (expected**2).sum()

@@ -13,12 +13,16 @@ namespace nt {
 
 constexpr int32 BOUND = 32;
 constexpr int32 NO_TOP = ROUNDER_BITS - (1 << 21);  // of a row without a score; smaller ones count as masked
+constexpr int32 NO_DIAGONAL = 1 << 30;              // row that attends to all keys
 constexpr float MASKED = -1e30f;                    // least addend of a mask: its product with any scale is finite
 
+// splits: whether the cores of a column share the keys, and not the queries.
 template <unsigned R_, unsigned S_, unsigned T_, unsigned block_rows, unsigned block_columns, unsigned rows_,
-          unsigned keys_, unsigned features_>
+          unsigned keys_, unsigned features_, bool splits_>
 struct AttentionTile {
     static constexpr unsigned R = R_, T = T_, rows = rows_, keys = keys_, features = features_;
+    static constexpr bool splits = splits_;
+    static constexpr int32 round_keys = splits ? 4 * keys : keys;
     static constexpr unsigned strip = 16, group = 4, lanes = group * T;
     using Scores = GemmTile<R_, S_, T_, block_rows, block_columns, rows_, features_, keys_, true, bfloat16, float>;
     using Mixed = GemmTile<R_, S_, T_, block_rows, block_columns, rows_, keys_, features_, false, bfloat16, float>;
@@ -30,8 +34,9 @@ struct AttentionTile {
     }
 };
 
-// Words of a core's runtime parameter, before the numbers of rounds and blocks.
-enum AttentionWord { FIRST_ROW, ROW_STEP, LAST_ROW, TURNS, KEYS, KEY_STEP, OWN_KEY, SCALE, SCALE_REST, INVERSE_SCALE };
+// Words of a core's runtime parameter. SCALES are two bfloat16 numbers whose sum scales the scores. Only masks use
+// INVERSE_SCALE, and the last ones only exist if the cores of a column do not share the keys.
+enum AttentionWord { ROUNDS, BLOCKS, KEYS, SCALES, INVERSE_SCALE, FIRST_ROW, ROW_STEP, LAST_ROW, TURNS };
 // State of a core: the next strip to finish, the number of the next block, the round among those of a head, its first
 // row.
 enum AttentionState { STRIP, BLOCK, TURN, ROW };
@@ -58,10 +63,14 @@ inline void start_rows(float *__restrict mixed, int32 *__restrict tops, float *_
         aie::store_v(tops + i, aie::broadcast<int32, 16>(NO_TOP));
         aie::store_v(totals + i, aie::zeros<float, 16>());
     }
-    const int32 turn = state[TURN], row = words[FIRST_ROW] + turn * words[ROW_STEP];
-    state[ROW] = row < words[LAST_ROW] ? row : words[LAST_ROW];
-    state[TURN] = turn + 1 == words[TURNS] ? 0 : turn + 1;
     state[BLOCK] = 0;
+    if constexpr (Tile::splits) {
+        state[ROW] = NO_DIAGONAL;
+    } else {
+        const int32 turn = state[TURN], row = words[FIRST_ROW] + turn * words[ROW_STEP];
+        state[ROW] = row < words[LAST_ROW] ? row : words[LAST_ROW];
+        state[TURN] = turn + 1 == words[TURNS] ? 0 : turn + 1;
+    }
 }
 
 // Begins the scores with the addends of a mask, so that they are right after the scaling. An object of the stream has
@@ -264,22 +273,22 @@ inline bool skipped(const int32 *state) {
     return (state[BLOCK] - 1) * static_cast<int32>(Tile::keys) >= state[ROW] + static_cast<int32>(Tile::rows);
 }
 
-// The weights of all rows for a block of keys whose scores have begun.
+// The weights of all rows for a block of keys whose scores have begun. core: the number of the core in its column.
 template <typename Tile>
 inline void score(const bfloat16 *__restrict queries, const bfloat16 *__restrict keys, float *__restrict scores,
                   bfloat16 *__restrict weights, int32 *__restrict tops, float *__restrict totals,
-                  float *__restrict mixed, int32 *__restrict state, const int32 *__restrict words) {
+                  float *__restrict mixed, int32 *__restrict state, const int32 *__restrict words, int32 core) {
     constexpr unsigned N = Tile::lanes, T = Tile::T;
-    constexpr int32 width = Tile::keys;
+    constexpr int32 width = Tile::keys, step = Tile::round_keys;
     // The last blocks begin earlier if there are not enough keys, and repeat some.
-    const int32 step = words[KEY_STEP], begin = state[BLOCK]++ * step, end = words[KEYS];
+    const int32 begin = state[BLOCK]++ * step, end = words[KEYS], own = Tile::splits ? core * width : 0;
     if (skipped<Tile>(state)) return;
     int32 cursor = 0;
     for (unsigned row = 0; row < Tile::rows; row += Tile::strip)
         multiply<typename Tile::Scores>(queries + row * Tile::features, keys, scores, &cursor);
-    const AttentionScale scale{bfloat16(__builtin_bit_cast(float, words[SCALE])),
-                               bfloat16(__builtin_bit_cast(float, words[SCALE_REST]))};
-    const int32 start = (begin + step <= end ? begin : end < step ? 0 : end - step) + words[OWN_KEY];
+    const AttentionScale scale{bfloat16(__builtin_bit_cast(float, words[SCALES] & ~0xffff)),
+                               bfloat16(__builtin_bit_cast(float, words[SCALES] << 16))};
+    const int32 start = (begin + step <= end ? begin : end < step ? 0 : end - step) + own;
     const bool whole = begin <= start && start + width <= end && start + width <= state[ROW] + 1;
     for (unsigned row = 0; row < Tile::rows; row += Tile::group) {
         const Span span{begin - start, end - 1 - start, state[ROW] + static_cast<int32>(row) - start};

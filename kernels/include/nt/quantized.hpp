@@ -27,28 +27,29 @@ struct Blocks {
 
 // What a core reads in a run: further objects with x, units of its channel, objects per unit, rows of x, and blocks in
 // a row of weights. For a row op: further objects with both rows, 1, 0, units of its channel, and the word of the run.
-enum Extent { MORE, UNITS, STEPS, TOKENS, BLOCKS };
+enum Extent { MORE_OBJECTS, UNITS, UNIT_OBJECTS, TOKENS, ROW_BLOCKS };
 
 // Ops on two rows of numbers between products, which take turns with them.
-enum RowOp { ADD, SWIGLU, RMS_NORM };
+enum RowOp { ADD, SWIGLU, RMS_NORM, ROPE };
 
 // Computes the extents of a channel from the word of a run, which all cores share. Negative words are those of row ops:
-// the op in bits 0 and 1, the length of the row in vectors in the next 10, and epsilon in bits 12 to 30. Other words
-// have the blocks of a row in 10 bits, the rows of x in 5, both less 1, and the units of all channels in 16. A channel
-// without a unit computes one object. Objects have `own` elements of x.
+// the op in bits 0 and 1, the length of the row in vectors in the next 10, and in bits 12 to 30 epsilon, or a bit for
+// pairs of neighbours and the features of a head less 1. Other words have the blocks of a row in 10 bits, the rows of x
+// in 5, both less 1, and the units of all channels in 16. A channel without a unit computes one object. Objects have
+// `own` elements of x.
 template <typename Format, unsigned own, unsigned features, unsigned channels>
-inline void begin(int32 word, int32 *__restrict extents, unsigned channel) {
+inline void compute_extents(int32 word, int32 *__restrict extents, unsigned channel) {
     const bool row = word < 0;
     const unsigned vectors = word >> 2 & 1023;
     const unsigned all = row ? (vectors + 1) / 2 : word >> 15;
     const unsigned units = all * (channel + 1) / channels - all * channel / channels, least = units ? units : 1;
     const unsigned blocks = (word & 1023) + 1, tokens = (word >> 10 & 31) + 1;
-    const unsigned elements = (word & 3) == RMS_NORM ? vectors * lanes : least * 2 * lanes;
-    extents[MORE] = row ? (elements + own - 1) / own * 2 - 1 : (tokens * blocks * Format::block + own - 1) / own - 1;
+    const unsigned elements = (word & 3) >= RMS_NORM ? vectors * lanes : least * 2 * lanes;
+    extents[MORE_OBJECTS] = row ? (elements + own - 1) / own * 2 - 1 : (tokens * blocks * Format::block + own - 1) / own - 1;
     extents[UNITS] = row ? 1 : least;
-    extents[STEPS] = row ? 0 : units ? (blocks * Format::block + features - 1) / features : 1;
+    extents[UNIT_OBJECTS] = row ? 0 : units ? (blocks * Format::block + features - 1) / features : 1;
     extents[TOKENS] = row ? least : tokens;
-    extents[BLOCKS] = row ? word : blocks;
+    extents[ROW_BLOCKS] = row ? word : blocks;
 }
 
 // Takes blocks of x out of an object, as many as it holds or as are left of `blocks`. Codes of 4 bits are multiplied
@@ -177,8 +178,27 @@ inline void compute_row(const bfloat16 *__restrict a, const bfloat16 *__restrict
     }
 }
 
-// The next `lanes` results of a core. x has both rows, `pitch` elements apart, of a norm from their beginning, and else
-// from the first unit of the channel. word: see `begin`. `place` counts the lanes of earlier units.
+// `lanes` numbers of heads of `features`, rotated, from number `first` on. See RotationTable in rope.py.
+template <bool neighbours, typename Stored>
+inline void rotate_part(const bfloat16 *__restrict x, const bfloat16 *__restrict table, unsigned first,
+                        unsigned features, Stored *__restrict result) {
+    const Bfloat<lanes> own = aie::load_v<lanes>(x + first);
+    Bfloat<lanes> other;
+    if constexpr (neighbours) {
+        const auto [even, odd] = aie::interleave_unzip(own, own, 1);
+        other = aie::interleave_zip(odd, even, 1).first;
+    } else {
+        other = aie::load_v<lanes>(x + (first ^ features / 2));
+    }
+    table += first & (features - 1);
+    const auto factor = [&](unsigned row) { return Bfloat<lanes>(aie::load_v<lanes>(table + row * features)); };
+    const Sum<lanes> turned = aie::mac(aie::mul(own, factor(0)), own, factor(1));
+    aie::store_v(result, aie::mac(aie::mac(turned, other, factor(2)), other, factor(3)).template to_vector<Stored>());
+}
+
+// The next `lanes` results of a core. x has both rows, `pitch` elements apart: of a norm and of heads to rotate from
+// their beginning, and else from the first unit of the channel. word: see `compute_extents`. `place` counts the lanes of
+// earlier units.
 template <unsigned channels, typename Stored>
 inline void next_of_row(const bfloat16 *__restrict x, unsigned pitch, unsigned word, unsigned channel, unsigned part,
                         unsigned place, float *__restrict inverse, Stored *__restrict result) {
@@ -189,10 +209,17 @@ inline void next_of_row(const bfloat16 *__restrict x, unsigned pitch, unsigned w
     } else if (op == SWIGLU) {
         compute_row<SWIGLU>(a, a + pitch, inverse, result);
     } else {
-        const float epsilon = __builtin_bit_cast(float, word & 0x7ffff000);
-        if (place == 0) store_inverse_rms(x, vectors * lanes, epsilon, inverse);
         a += (vectors + 1) / 2 * channel / channels * 2 * lanes;
-        compute_row<RMS_NORM>(a, a + pitch, inverse, result);
+        const unsigned features = (word >> 13 & 0x3ffff) + 1;
+        if (op == RMS_NORM) {
+            const float epsilon = __builtin_bit_cast(float, word & 0x7ffff000);
+            if (place == 0) store_inverse_rms(x, vectors * lanes, epsilon, inverse);
+            compute_row<RMS_NORM>(a, a + pitch, inverse, result);
+        } else if (word >> 12 & 1) {
+            rotate_part<true>(x, x + pitch, a - x, features, result);
+        } else {
+            rotate_part<false>(x, x + pitch, a - x, features, result);
+        }
     }
 }
 

@@ -36,7 +36,7 @@ def form_of(operand: HostOperand, dtype: DType) -> HostOperand | None:
     whole = padded[outer:] == layout.shape[outer:]
     in_order = is_row_major(layout.shape, layout.strides) and not layout.offset and whole
     # The host does not read beyond the elements of a result; a kernel may need padding beyond those of an operand.
-    free = operand.output or operand.padding is None or padded == layout.shape
+    free = operand.order is None and (operand.output or operand.padding is None or padded == layout.shape)
     return None if operand.dtype == dtype.name and in_order and free else operand._replace(number=None, indexes=None)
 
 

@@ -90,10 +90,17 @@ def _options(
 
 
 def _fits(option: NpuKernel, kernel: NpuKernel) -> bool:
-    """Return True if an option needs no copy that the kernel does not need, besides those of constants."""
+    """Return True if an option needs no copy that the kernel does not need, besides those of constants.
+
+    One of another family may copy an operand in another form if the kernel needs a copy of it too.
+    """
+    guest = option.name != kernel.name
     moves = ((*each.cost.reads, *each.cost.writes) for each in (option, kernel))
     constant = (*(operand.persistent for operand in kernel.task.inputs), *(False for _ in kernel.cost.writes))
-    return all(fixed or own.form in (None, other.form) for fixed, own, other in zip(constant, *moves, strict=True))
+    return all(
+        fixed or own.form in (None, other.form) or (guest and other.form is not None)
+        for fixed, own, other in zip(constant, *moves, strict=True)
+    )
 
 
 def _reason(kernel: NpuKernel, option: NpuKernel, device: NpuDevice, once: bool) -> str:
