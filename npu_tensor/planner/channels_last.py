@@ -30,14 +30,18 @@ Rewritten = tuple[ItemGraph, int, Mapping[int, int]]
 serves."""
 
 
-def with_channels_last(graph: ItemGraph, size: int, products: bool = False) -> Rewritten:
+def with_channels_last(graph: ItemGraph, size: int, products: bool = False, planes: bool = False) -> Rewritten:
     """Rewrite the images of convolutions in a graph of `size` items; other graphs are returned as they are.
 
-    With `products`, convolutions of single elements become matrix products, which NPUs compute faster.
+    Args:
+        graph: The graph.
+        size: Number of items.
+        products: True to make convolutions of single elements matrix products, which NPUs compute faster.
+        planes: True to pad images of few channels in their own order, which the CPU reads as fast.
     """
     if not any(_is_convolution(item) for _, item in graph.nodes.items()):
         return graph, size, {}
-    return _Rewriting(graph, size, products).run()
+    return _Rewriting(graph, size, products, planes).run()
 
 
 def _is_convolution(item: Item) -> bool:
@@ -88,11 +92,11 @@ class _Rewriting:
         hidden: Items that exist in channels-last form only.
     """
 
-    def __init__(self, graph: ItemGraph, size: int, products: bool) -> None:
+    def __init__(self, graph: ItemGraph, size: int, products: bool, planes: bool) -> None:
         self._items: Mapping[int, Item] = graph.nodes
         self._graph = ItemGraph(twins=graph.twins)
         self._size = size
-        self._products = products
+        self._products, self._planes = products, planes
         self._origins: dict[int, int] = {}
         self.last: dict[int, int] = {}
         self.hidden: set[int] = set()
@@ -178,30 +182,46 @@ class _Rewriting:
     def _add_convolution(self, number: int, item: Item) -> None:
         call, (image, other) = item["call"], item["inputs"]
         is_weight = call.op is ops.conv_weight_gradient.op
-        operands = [self._last(image, number), self._last(other, number) if is_weight else self._first(other)]
-        padding, changed = call.attributes["padding"], {"channels_last": True}
-        spec, other_spec = self._spec(operands[0]), self._spec(operands[1])
-        assert spec is not None
-        assert other_spec is not None
+        changed: dict[str, Any] = {"channels_last": True}
+        if self._stores_padding(call):
+            image = self._padded(image, call, number)
+            changed["padding"] = ((0, 0),) * len(call.attributes["padding"])
+        else:
+            image = self._last(image, number)
+        operands = [image, self._last(other, number) if is_weight else self._first(other)]
         if self._products and _is_product(call):
             self._finish(number, self._product(number, call, *operands), item["keep"])
             return
-        if (
-            call.op.kind == "conv"
-            and any(map(any, padding))
-            and (
-                (spec.shape[-1] < FEW_CHANNELS and any(padding[-1]))
-                or math.prod(call.spec.shape[2:]) * math.prod(other_spec.shape[2:]) > MANY_PLACES
-            )
-        ):
-            pad = ops.pad_widths.op.call((spec,), (((0, 0), *padding, (0, 0)), "constant", 0.0))
-            operands[0] = self._new(pad, operands[:1], number)
-            changed["padding"] = ((0, 0),) * len(padding)  # type: ignore[assignment]
         last = _again(call, [self._spec(each) for each in operands], **changed)
         if is_weight:
             self._add(last, operands, item["keep"], number)
         else:
             self._finish(number, self._new(last, operands, number), item["keep"])
+
+    def _stores_padding(self, call: Call) -> bool:
+        """Return True if the image of a convolution is padded first."""
+        image, weight, padding = *call.operands[:2], call.attributes["padding"]
+        assert isinstance(image, Spec)
+        assert isinstance(weight, Spec)
+        if call.op.kind != "conv" or not any(map(any, padding)):
+            return False
+        is_large = math.prod(call.spec.shape[2:]) * math.prod(weight.shape[2:]) > MANY_PLACES
+        return is_large or (image.shape[1] < FEW_CHANNELS and any(padding[-1]))
+
+    def _padded(self, number: int, call: Call, origin: int) -> int:
+        """Return the padded image of a convolution in channels-last form. Planes are padded before they get it."""
+        (image, weight, *_), attributes = call.operands, call.attributes
+        assert isinstance(image, Spec)
+        assert isinstance(weight, Spec)
+        is_wide = image.shape[1] <= weight.shape[-1] and attributes["groups"] == 1 == attributes["dilation"][-1]
+        around = attributes["padding"]
+        if self._planes and is_wide and number not in self.last:
+            pad = ops.pad_widths.op.call((image,), (((0, 0), (0, 0), *around), "constant", 0.0))
+            return self._last(self._new(pad, [number], origin), origin)
+        last = self._last(number, origin)
+        spec = Spec.of(_moved(image.shape), image.dtype)
+        pad = ops.pad_widths.op.call((spec,), (((0, 0), *around, (0, 0)), "constant", 0.0))
+        return self._new(pad, [last], origin)
 
     def _product(self, number: int, call: Call, image: int, weight: int) -> int:
         """Add the matrix product that computes a convolution, and return its result as an image."""

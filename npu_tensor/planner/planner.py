@@ -86,7 +86,8 @@ def _planned(
         plans = chosen.plans
         size = len(structure.leaves) + len(structure.nodes)
         graph = item_graph(structure, merge=True)
-        graph, size, origins = with_channels_last(graph, size, products=bool(context.accelerators))
+        has_accelerators = bool(context.accelerators)
+        graph, size, origins = with_channels_last(graph, size, products=has_accelerators, planes=not has_accelerators)
         placement = choose_devices(lower(graph), context)
     drafted = time.perf_counter()
     prepare(placement, context)

@@ -111,6 +111,19 @@ def test_only_the_ends_of_a_chain_are_copied() -> None:
     assert plans[-1].steps == 5  # The first one copies its input itself.
 
 
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("geometry", [(2, 1, 1), (1, 0, 1), (1, 2, 2), ((3, 1), (0, 1), 1)], ids=str)
+def test_images_of_few_channels(channels: int, geometry: tuple[Any, ...]) -> None:
+    x, w = RNG.standard_normal((2, channels, 20, 18), np.float32), RNG.standard_normal((5, channels, 3, 3), np.float32)
+
+    def both(lib: Any, x: Any, w: Any) -> Any:
+        first = lib.nn.functional.conv2d(x, w, None, *geometry)
+        return lib.nn.functional.conv2d(first[:, :channels].relu(), w, None, *geometry)
+
+    expected = both(torch, torch.from_numpy(x), torch.from_numpy(w))
+    np.testing.assert_allclose(np.asarray(both(nt, nt.from_numpy(x), nt.from_numpy(w))), expected, 1e-4, 1e-4)
+
+
 def test_positions_count_in_the_order_of_the_dimensions() -> None:
     y, expected = conv(nt, nt.from_numpy(X), nt.from_numpy(W)), conv(torch, torch.from_numpy(X), torch.from_numpy(W))
     assert y.argmax().item() == expected.argmax().item()

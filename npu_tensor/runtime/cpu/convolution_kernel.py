@@ -1,4 +1,7 @@
-"""Convolutions of channels-last images as products of windows of the image, read where they are, and packed weights."""
+"""Convolutions of channels-last images as products of windows of the image, read where they are, and packed weights.
+
+Images of few channels may also be planes in memory: a window is then one run of places per line and channel.
+"""
 
 from __future__ import annotations
 
@@ -108,8 +111,15 @@ class ConvolutionKernel(CpuKernel):
         return joined([*copies, bind_product(product, arguments)._replace(new=new)])
 
     def _is_readable(self, image: TensorInput) -> bool:
-        """Return True if the channels are neighbours, and offsets from the first element are not negative."""
-        return image.layout.strides[-1] == 1 and min(image.layout.strides) >= 0
+        """Return True if the channels or places are neighbours, and offsets from the first element not negative."""
+        return (image.layout.strides[-1] == 1 or self._has_planes(image)) and min(image.layout.strides) >= 0
+
+    def _has_planes(self, image: TensorInput) -> bool:
+        """Return True if each channel is a plane, and lines of the kernel are runs of at least as many elements."""
+        attributes, weight = self.task.attributes, self.task.tensors[1]
+        is_inside = not any(map(any, attributes["padding"])) and attributes["dilation"][-1] == 1
+        is_wide = self.groups == 1 and image.layout.shape[-1] <= weight.layout.shape[-1]
+        return is_inside and is_wide and image.layout.strides[-1] != 1 == image.layout.strides[-2]
 
     def _is_by_rows(self, layout: Layout) -> bool:
         """Return True if all places are evenly spaced, and channels neighbours or the same element."""
@@ -143,7 +153,7 @@ class ConvolutionKernel(CpuKernel):
         has_one_place = {*image.layout.shape[1:-1], *kernel} == {1} and not any(map(any, attributes["padding"]))
         if groups == 1 and has_one_place:
             return self._matrix(image, 1), Matrix(weight.dtype.name, (0, 0, per_channel, per_output)), channels
-        batch, *extents, _ = zip(image.layout.shape, image.layout.strides, strict=True)
+        batch, *extents, (_, plane) = zip(image.layout.shape, image.layout.strides, strict=True)
         places = tuple(
             Places(extent, distance, count, size, step, gap, -before)
             for (extent, distance), count, size, step, gap, (before, _) in zip(
@@ -156,9 +166,12 @@ class ConvolutionKernel(CpuKernel):
                 strict=True,
             )
         )
-        a = Windows(image.dtype.name, (batch[1], channels), (0, 0), channels, places, self.depthwise)
         own = outputs // groups
         rows = Layout((*kernel, channels), (*per_place, per_channel))
+        if self._has_planes(image):
+            places = Places(channels, plane, 1, channels, 1, 1, 0), *places
+            rows, channels = Layout((channels, *kernel), (per_channel, *per_place)), 1
+        a = Windows(image.dtype.name, (batch[1], channels), (0, 0), channels, places, self.depthwise)
         b = Scattered(
             weight.dtype.name,
             (Layout((batch[0],), (0,)), Layout((groups,), (own * per_output,))),

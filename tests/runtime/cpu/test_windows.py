@@ -30,6 +30,8 @@ CASES = [
     # Runs of more channels than a part has.
     (1, 600, 4, 9, 1, 1, 0, 1, 1),
 ]
+PLANES = [(2, 3, 9, 5, 3, 2, 0, 1, 1), (1, 1, 8, 19, 5, 1, 0, 1, 1)]
+"""Cases whose channels are planes in memory."""
 
 
 def convolved(image: np.ndarray, weight: np.ndarray, stride: int, padding: int, gap: int, groups: int) -> np.ndarray:
@@ -54,7 +56,7 @@ def convolved(image: np.ndarray, weight: np.ndarray, stride: int, padding: int, 
     [
         pytest.param(dtype, case, marks=[pytest.mark.slow] if dtype == "float64" and number % 3 else [])
         for dtype in ROUNDING
-        for number, case in enumerate(CASES)
+        for number, case in enumerate(CASES + PLANES)
     ],
     ids=str,
 )
@@ -81,6 +83,12 @@ def test_windows(level: str, dtype: str, case: tuple[int, ...]) -> None:
         per_group = outputs // groups
         batch_layouts = Layout((images,), (0,)), Layout((groups,), (per_group * inside * taps,))
         places = Layout((size, size, inside), (size, 1, taps))
+        if case in PLANES:
+            image = guarded(np.ascontiguousarray(image.transpose(0, 3, 1, 2)), at_end=True)
+            planes = Places(channels, pixels, 1, channels, 1, 1, 0)
+            rows, columns = rows._replace(distance=extent), columns._replace(distance=1)
+            a = a._replace(channels=1, places=(planes, rows, columns))
+            places = Layout((channels, size, size), (taps, size, 1))
         b = Scattered(dtype, batch_layouts, places, Layout((per_group,), (inside * taps,)))
         shape, batch = (count * count, per_group, taps * inside), (images, groups)
         strides = (count * count * outputs, per_group, outputs, 1)
