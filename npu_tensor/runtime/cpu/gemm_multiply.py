@@ -579,6 +579,7 @@ class _MultiplyWriter:
                 emitter.store_value(value, emitter.byte_offset(kept, i * nbytes), nbytes)
 
         self._prefetch(place, end, number)
+        self._prefetch_operands(place)
         earlier = emitter.branch(emitter.compare("eq", place.start, 0), lambda: place.sums, load)
         sums = _FORMS[tile.form](emitter, tile, self.meta, place._replace(sums=earlier))
         is_last = emitter.compare("eq", end, steps)
@@ -599,6 +600,20 @@ class _MultiplyWriter:
             emitter.prefetch(emitter.byte_offset(share, offset))
 
         emitter.loop(0, meta["ahead_bytes"], _CACHE_LINE, (), prefetch)
+
+    def _prefetch_operands(self, place: _Place) -> None:
+        """Prefetch the elements of operands that the epilogue of a tile reads row by row, such as another image."""
+        emitter, first_operand = self.emitter, 2 + len(self.spec.outputs)
+        for slot, position in self.memory.items():
+            if slot < first_operand or self.spec.operands[slot - first_operand][1] != "row":
+                continue
+            size = ELEMENT_SIZE[self.spec.operands[slot - first_operand][0]]
+            base, stride = self._matrix(slot, position)
+            first = emitter.byte_offset(base, emitter.mul(place.first_column, size))
+            for i in range(self.shape.rows):
+                row = emitter.byte_offset(first, emitter.mul(emitter.add(place.first_row, i), stride))
+                for column in range(0, self.shape.columns * size, _CACHE_LINE):
+                    emitter.prefetch(emitter.byte_offset(row, column))
 
     def _pack(self, offset: Value, b_panel: Value) -> Value:
         """Pack a panel of B on the stack. Return the address of packed B if all of it were packed."""
