@@ -1,7 +1,8 @@
-"""Family of 2-d convolutions with channels last, float32 sums and an element-wise epilogue.
+"""Family of 2-d convolutions with channels last, float32 or int32 sums and an element-wise epilogue.
 
-bfloat16 is native. If the target allows it, float32 is emulated or rounded to bfloat16, and float16 passes through
-bfloat16. Images with whole pieces of channels are read in place. The host stores weights in the order of the stream.
+bfloat16 and int8 are native. If the target allows it, float32 is emulated or rounded to bfloat16, and float16 passes
+through bfloat16. Images with whole pieces of channels are read in place. The host stores weights in the order of the
+stream.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ from npu_tensor.dataflow.checks.limits import ITERATIONS, LIMITS, WORD
 from npu_tensor.kernels.conv.design import Code, Images, design
 from npu_tensor.kernels.conv.residual import split
 from npu_tensor.kernels.conv.tiling import (
+    DEPTH,
     LEAST_OUTPUTS,
     MOST_OUTPUTS,
-    MOST_READ,
-    PIECE,
     ConvProblem,
     ConvTiling,
     Pair,
@@ -70,7 +70,7 @@ class WeightOrder(NamedTuple):
         with np.errstate(all="ignore"):
             padded[:outputs, :channels] = weights.reshape(outputs, channels, -1)
         groups = np.stack([padded[start : start + self.outputs] for start in self.starts])
-        blocks = groups.reshape(len(groups), -1, self.t, self.channels // PIECE, PIECE, rows * columns)
+        blocks = groups.reshape(len(groups), -1, self.t, self.channels // DEPTH, DEPTH, rows * columns)
         ordered = blocks.transpose(0, 3, 5, 1, 4, 2)
         memory[: groups.nbytes].view(self.dtype).reshape(ordered.shape)[...] = ordered
 
@@ -91,13 +91,13 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     if isinstance(operand, Refusal):
         return operand
     result = RESULTS.get(task.outputs[0].dtype.name)
-    if SUMS[operand] != "float32" or result is None:
+    if target.array.blocks[operand].s != DEPTH or result is None:
         return Refusal(f"conv_2d: {operand} operands and a result of {task.outputs[0].dtype.name}")
     parts = split(task, target.array.arch)
     if isinstance(parts, Refusal):
         return parts
     room = PROGRAM_BYTES - (parts.code.program_bytes if parts else 0)
-    code = epilogue(parts.task if parts else task, target.array.arch, "float32", room)
+    code = epilogue(parts.task if parts else task, target.array.arch, SUMS[operand], room)
     if isinstance(code, Refusal):
         return code
     first, reads = code
@@ -125,18 +125,9 @@ def _offer(
     _, *places, _ = task.shape
     if max(*extents, *places) >= LONGEST:
         return Refusal(f"conv_2d: an image of {extents[0]} x {extents[1]}")
-    channels = -(-channels // PIECE) * PIECE
-    read = math.gcd(channels, MOST_READ)
-    if channels // read > ITERATIONS:
-        channels, read = -(-channels // MOST_READ) * MOST_READ, MOST_READ
-    if channels // read > ITERATIONS:
-        return Refusal(f"conv_2d: {channels} channels; {ITERATIONS * MOST_READ} are the most")
     groups, most_outputs = attributes["groups"], MOST_OUTPUTS
     if groups > 1:
         most_outputs = math.gcd(outputs // groups, MOST_OUTPUTS)
-        # A core needs the channels of one group only, which the host does not pad.
-        if channels != weights.shape[1] or most_outputs < LEAST_OUTPUTS:
-            return Refusal(f"conv_2d: {groups} groups of {weights.shape[1]} channels and {outputs // groups} outputs")
     problem = ConvProblem(
         target.array.arch,
         target.columns,
@@ -145,12 +136,12 @@ def _offer(
         _pair(kernel),
         stride,
         dilation,
-        read,
+        0,
         most_outputs,
         len(reads.rows),
         code.epilogue.vector_cycles,
         code.residual.vector_cycles if code.residual else 0,
-        channels,
+        0,
         -(-outputs // WHOLE_WORDS) * WHOLE_WORDS,
         groups,
         batch,
@@ -158,6 +149,16 @@ def _offer(
         _pair(places),
         _pair([before for before, _ in attributes["padding"]]),
     )
+    problem = problem._replace(channels=-(-channels // problem.piece) * problem.piece)
+    problem = problem._replace(read=math.gcd(problem.channels, problem.most_read))
+    if problem.channels // problem.read > ITERATIONS:
+        most = problem.most_read
+        problem = problem._replace(channels=-(-problem.channels // most) * most, read=most)
+    if problem.channels // problem.read > ITERATIONS:
+        return Refusal(f"conv_2d: {problem.channels} channels; {ITERATIONS * problem.most_read} are the most")
+    # A core needs the channels of one group only, which the host does not pad.
+    if groups > 1 and (problem.channels != channels or most_outputs < LEAST_OUTPUTS):
+        return Refusal(f"conv_2d: {groups} groups of {channels} channels and {outputs // groups} outputs")
     tilings = ranked(problem)
     if not tilings:
         return Refusal(f"conv_2d: a kernel of {kernel[0]} x {kernel[1]} does not fit a core")
@@ -212,7 +213,13 @@ def _tiled(
     )
     elements = groups * problem.channels * problem.taps * tiling.outputs
     vectors = [
-        HostOperand(number, False, vector_layout(task.inputs[number], -1), (row_elements(problem, tiling),), "float32")
+        HostOperand(
+            number,
+            False,
+            vector_layout(task.inputs[number], -1),
+            (row_elements(problem, tiling),),
+            reads.word(number, problem.product.word),
+        )
         for number in reads.rows
     ]
     added: list[tuple[HostOperand, Images]] = []
@@ -235,7 +242,7 @@ def _tiled(
             *[host for host, _ in added],
             HostOperand(0, True, task.outputs[0].layout, shape, problem.result),
         ),
-        tuple((number, "float32") for number in reads.scalars),
+        tuple((number, reads.word(number, problem.product.word)) for number in reads.scalars),
         problem.operand == "bfp16",
     )
 
@@ -260,9 +267,10 @@ def _images(
         layout.offset + (batch - 1) * step + (rows - 1) * row + (columns - 1) * pixel + depth
         for rows, columns, depth in (extents, (tall, wide, channels))
     )
-    even = all(each >= 0 and each % 2 == 0 for each in (layout.offset, step, row, pixel))
+    size = problem.product.sizes[0]
+    even = all(each >= 0 and each * size % WORD == 0 for each in (layout.offset, step, row, pixel))
     fits = operand.dtype.name == stored and channel == 1 and not (whole and channels != layout.shape[-1])
-    near = max(row, pixel) * problem.product.sizes[0] <= LIMITS["shim"].stride * WORD
+    near = max(row, pixel) * size <= LIMITS["shim"].stride * WORD
     if fits and even and near and elements <= MOST_APART * math.prod(layout.shape):
         host = HostOperand(number, False, Layout((used,), (1,)), (elements,), stored, None)
         return host, Images(layout.offset, step, row, pixel, elements)

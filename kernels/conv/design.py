@@ -32,7 +32,6 @@ from npu_tensor.dataflow.design import (
 from npu_tensor.kernels.conv.residual import Residual
 from npu_tensor.kernels.conv.tiling import (
     CORES,
-    PIECE,
     ConvProblem,
     ConvTiling,
     Pair,
@@ -85,13 +84,13 @@ def _source(problem: ConvProblem, tiling: ConvTiling, code: Code) -> Source:
     rows, columns = tiling.tile(problem)
     extents = (rows * columns, problem.taps * tiling.channels, tiling.outputs)
     shape = (tiling.lane_rows, tiling.width, *problem.kernel, *problem.stride, *problem.dilation, *tiling.box(problem))
-    operand = C_TYPES[product.stored]
+    operand, total = C_TYPES[product.stored], C_TYPES[product.word]
     text = f"""{store_source(product, extents, rows * columns, epilogue)}
 #include "nt/conv.hpp"
 
 using Windows = nt::ConvTile<Tile, {", ".join(map(str, shape))}>;
 
-extern "C" void nt_conv_start(float *__restrict sums, int32 *__restrict state, const int32 *__restrict words,
+extern "C" void nt_conv_start({total} *__restrict sums, int32 *__restrict state, const int32 *__restrict words,
                               int32 is_first) {{
     nt::start_tile<Windows>(sums, state, words + {epilogue.scalars}, is_first);
 }}
@@ -103,13 +102,13 @@ extern "C" void nt_conv_fill(const {operand} *__restrict box, const {operand} *_
 }}
 
 extern "C" void nt_conv_multiply(const {operand} *__restrict strip, const {operand} *__restrict weights,
-                                 float *__restrict sums) {{
+                                 {total} *__restrict sums) {{
     nt::multiply_windows<Windows>(strip, weights, sums);
 }}
 """
     if problem.row_operands:
         text += f"""
-extern "C" void nt_conv_spread(const {operand} *__restrict object, float *__restrict row) {{
+extern "C" void nt_conv_spread(const {operand} *__restrict object, {total} *__restrict row) {{
     nt::spread_words<Tile>(reinterpret_cast<const int32 *>(object), reinterpret_cast<int32 *>(row));
 }}
 """
@@ -185,9 +184,9 @@ def configuration(problem: ConvProblem, tiling: ConvTiling, code: Code, columns:
 
     for column in range(columns):
         cores = core_tiles(column, CORES)
-        (tall, wide), read = tiling.pixels(problem), problem.read
+        (tall, wide), read, piece = tiling.pixels(problem), problem.read, problem.piece
         # Pixels arrive row by row with all channels of an object, and are stored by pieces of channels.
-        order = [(tall, wide * PIECE), (wide, PIECE), (read // PIECE, tall * wide * PIECE), (PIECE, 1)]
+        order = [(tall, wide * piece), (wide, piece), (read // piece, tall * wide * piece), (piece, 1)]
         image = multicast(builder, "x", types["pixels"], cores, types["read"], order)
         kernel = multicast(builder, "w", types["weights"], cores)
         # The memtile sends the results of a core row by row.
@@ -207,7 +206,7 @@ def configuration(problem: ConvProblem, tiling: ConvTiling, code: Code, columns:
 
 def _types(problem: ConvProblem, tiling: ConvTiling, epilogue: Epilogue) -> dict[str, ObjectType]:
     """Return the types of objects and of the memory of a core."""
-    stored, (r, _, t, _, _) = problem.product.stored, problem.product.blocks
+    stored, word, (r, _, t, _, _) = problem.product.stored, problem.product.word, problem.product.blocks
     pixels, strip = math.prod(tiling.pixels(problem)), tiling.strip(problem)
     results = math.prod(tiling.tile(problem)) * tiling.outputs
     return {
@@ -215,13 +214,13 @@ def _types(problem: ConvProblem, tiling: ConvTiling, epilogue: Epilogue) -> dict
         "pixels": ObjectType(stored, (pixels * tiling.channels,)),
         "weights": ObjectType(stored, (problem.taps * tiling.channels * tiling.outputs,)),
         "result": ObjectType(problem.result, (results,)),
-        "sums": ObjectType("float32", (results,)),
+        "sums": ObjectType(word, (results,)),
         "strip": ObjectType(stored, (math.prod(strip) * r * tiling.channels,)),
-        "zeros": ObjectType(stored, (-(-strip[1] // 4) * 4 * PIECE,)),
+        "zeros": ObjectType(stored, (-(-strip[1] // 4) * 4 * problem.piece,)),
         "state": ObjectType("int32", (8,)),
         "cursor": ObjectType("int32", (1,)),
         "words": ObjectType("int32", (epilogue.scalars + WORDS,)),
-        **{f"row{i}": ObjectType("float32", (tiling.outputs // t * 16,)) for i in range(problem.row_operands)},
+        **{f"row{i}": ObjectType(word, (tiling.outputs // t * 16,)) for i in range(problem.row_operands)},
     }
 
 
@@ -293,7 +292,7 @@ class _Sequence:
         self.x = d.host_buffer("image", stored, image.elements)
         self.w = d.host_buffer("weights", stored, self.groups * self.chunks * self.object.elements)
         words = row_elements(problem, tiling)
-        self.rows = [d.host_buffer(f"row{i}", "float32", words) for i in range(problem.row_operands)]
+        self.rows = [d.host_buffer(f"row{i}", problem.product.word, words) for i in range(problem.row_operands)]
         self.z = d.host_buffer("residual", stored, residual.elements) if residual else None
         self.y = d.host_buffer("result", problem.result, problem.batch * math.prod(self.places))
 

@@ -16,7 +16,7 @@ import numpy as np
 from npu_tensor.dataflow.array import ARRAYS, STREAM_BYTES_PER_CYCLE, Arch
 from npu_tensor.dataflow.checks.limits import LIMITS, STATIC_SIZE, WORD
 from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, RUN_BYTES
-from npu_tensor.kernels.codegen.cycles import LOOP_CYCLES, function
+from npu_tensor.kernels.codegen.cycles import LOOP_CYCLES, LoopWork, function
 from npu_tensor.kernels.gemm.tiling import (
     CORE_BYTES,
     PACK_SECONDS,
@@ -30,10 +30,13 @@ from npu_tensor.kernels.gemm.tiling import (
 
 CORES: Final = 4
 """Cores of a column."""
-PIECE: Final = 8
-"""Channels of a pixel that lie together in a core: those of a block product."""
+DEPTH: Final = 8
+"""Channels of a block product."""
 MOST_READ: Final = 64
-"""Upper bound on the channels in an object of a memtile. Runs of host memory are then at least 128 bytes long."""
+"""Upper bound on the channels in an object of a memtile, for elements of two bytes and more; twice as many of int8.
+
+Runs of host memory are then at least 128 bytes long.
+"""
 LEAST_OUTPUTS: Final = 16
 MOST_OUTPUTS: Final = 64
 """Bounds on the outputs of a core, which are a power of two: those of a register block, and those of its memory."""
@@ -98,6 +101,16 @@ class ConvProblem(NamedTuple):
     def taps(self) -> int:
         """Elements of the kernel."""
         return self.kernel[0] * self.kernel[1]
+
+    @property
+    def piece(self) -> int:
+        """Channels of a pixel that lie together in a core: those of a block product, and at least 16 bytes."""
+        return max(DEPTH, 16 // self.product.sizes[0])
+
+    @property
+    def most_read(self) -> int:
+        """Upper bound on the channels in an object of a memtile."""
+        return MOST_READ * self.piece // DEPTH
 
     @property
     def product(self) -> GemmProblem:
@@ -198,13 +211,18 @@ def multiplying_cycles(problem: ConvProblem, tiling: ConvTiling) -> Any:
     return blocks * multiply_cycles(problem.product, tiling.outputs, problem.taps * tiling.channels)
 
 
+def _counted(name: str, problem: ConvProblem) -> LoopWork:
+    """Return the work of a function that is counted for pieces of 8 and of 16 channels."""
+    return function(name if problem.piece == DEPTH else f"{name} int8", problem.arch)
+
+
 def filling_cycles(problem: ConvProblem, tiling: ConvTiling) -> Any:
     """Predict the cycles of one call that fills a strip."""
-    work = function("conv_fill", problem.arch)
+    work = _counted("conv_fill", problem)
     rows, columns = tiling.strip(problem)
     row = work.straight + (columns - 1) * work.round + LOOP_CYCLES + ROW_CYCLES
     # A column has R pieces; the count is for 4.
-    return tiling.channels // PIECE * rows * row * (problem.product.blocks.r // 4)
+    return tiling.channels // problem.piece * rows * row * (problem.product.blocks.r // 4)
 
 
 def finishing_cycles(problem: ConvProblem, tiling: ConvTiling) -> Any:
@@ -215,11 +233,12 @@ def finishing_cycles(problem: ConvProblem, tiling: ConvTiling) -> Any:
 
 def combining_cycles(problem: ConvProblem, tiling: ConvTiling) -> Any:
     """Predict the cycles of one call that combines an object of another image with the results."""
-    work, r = function("conv_combine", problem.arch), problem.product.blocks.r
+    work, r = _counted("conv_combine", problem), problem.product.blocks.r
     results = tiling.lane_rows * tiling.width * np.minimum(tiling.channels, tiling.outputs) * r
-    loops = tiling.lane_rows * np.minimum(tiling.channels, tiling.outputs) // PIECE
-    # The count is for 4 columns of 4 rows, with 8 channels, that are only copied.
-    return results // 16 * (work.round / 8 + problem.residual_cycles) + loops * (work.latency + LOOP_CYCLES)
+    loops = tiling.lane_rows * np.minimum(tiling.channels, tiling.outputs) // problem.piece
+    # The count is for 4 columns of 4 rows, with one piece of channels, that are only copied.
+    each = work.round / problem.piece + problem.residual_cycles
+    return results // 16 * each + loops * (work.latency + LOOP_CYCLES)
 
 
 def starting_cycles(problem: ConvProblem, tiling: ConvTiling) -> Any:
@@ -241,7 +260,12 @@ def ranked(problem: ConvProblem) -> list[ConvTiling]:
 def _tilings(problem: ConvProblem) -> tuple[ConvTiling, ...]:
     """Return the best tiles for images of some extents."""
     grid = np.meshgrid(
-        (1, 2, 3, 4), (4, 8, 12, 16, 28), (1, 2, 4), (LEAST_OUTPUTS, 32, MOST_OUTPUTS), (8, 16, 32, 64), indexing="ij"
+        (1, 2, 3, 4),
+        (4, 8, 12, 16, 28),
+        (1, 2, 4),
+        (LEAST_OUTPUTS, 32, MOST_OUTPUTS),
+        (problem.piece, 2 * problem.piece, 4 * problem.piece, problem.most_read),
+        indexing="ij",
     )
     tiles = ConvTiling(*(axis.ravel() for axis in grid))
     fits = np.flatnonzero(_fits(problem, tiles))
@@ -251,7 +275,9 @@ def _tilings(problem: ConvProblem) -> tuple[ConvTiling, ...]:
     chosen = []
     for extent, channels in MODELS:
         model = problem._replace(
-            channels=max(channels // problem.read, 1) * problem.read if problem.read == MOST_READ else problem.read,
+            channels=max(channels // problem.read, 1) * problem.read
+            if problem.read == problem.most_read
+            else problem.read,
             outputs=channels,
             batch=1,
             image=(extent * problem.stride[0], extent * problem.stride[1]),
@@ -271,7 +297,7 @@ def _fits(problem: ConvProblem, tiles: ConvTiling) -> Any:
     results = r * tiles.lane_rows * tiles.width * tiles.outputs
     weights = problem.taps * tiles.channels * tiles.outputs
     core = 2 * (tall * wide * tiles.channels + weights) * size + 4 * results + 2 * results * result_size
-    core += (strip_rows * r * tiles.channels + PIECE) * strip_columns * size
+    core += (strip_rows * r * tiles.channels + problem.piece) * strip_columns * size
     core += problem.row_operands * tiles.outputs // t * 64
     memtile = 2 * (tall * wide * problem.read + weights) * size + 2 * CORES * results * result_size
     fits: Any = (core <= CORE_BYTES) & (memtile <= LIMITS["memtile"].memory)

@@ -115,10 +115,20 @@ using Attention = nt::AttentionTile<4, 8, nt_host::AIE2 ? 4 : 8, 4, nt_host::AIE
 template <unsigned kernel, unsigned width = 4>
 using Conv = nt::ConvTile<nt::GemmTile<4, 8, nt_host::AIE2 ? 4 : 8, 4, nt_host::AIE2 ? 4 : 2, 4 * width, 8 * kernel, 16,
                                        false, bfloat16, float>, 1, width, 1, kernel, 1, 1, 1, 1, 4, width>;
-template <unsigned width>
+template <unsigned kernel, unsigned width = 4>
+using ByteConv = nt::ConvTile<nt::GemmTile<4, 8, 8, 4, 2, 4 * width, 16 * kernel, 16, false, int8, int32>, 1, width, 1,
+                              kernel, 1, 1, 1, 1, 4, width>;
+template <typename Tile>
+void fill() {
+    using T = typename Tile::Operand;
+    at<int32>(4)[nt::EXTENTS] = 8 << 16 | 8;
+    nt::fill_strip<Tile>(at<T>(0), at<T>(1), at<T>(2), at<int32>(3), at<int32>(4));
+}
+template <typename Tile>
 void combine() {
-    nt::combine_image<Conv<1, width>>(at<bfloat16>(0), at<bfloat16>(1), at<int32>(2), 0,
-                                      [](const auto &image, bfloat16 *to) { nt::store(to, image); });
+    using T = typename Tile::Operand;
+    const auto copy = [](const auto &image, T *to) { nt::store(to, image); };
+    nt::combine_image<Tile>(at<T>(0), at<T>(1), at<int32>(2), 0, copy);
 }
 template <typename Tile>
 void weigh() {
@@ -210,10 +220,10 @@ _LOOPS: Final = {
     "quantized_row rope": "for (int i = 0; i < n; ++i) "
     "nt::rotate_part<true>(at<bfloat16>(0), at<bfloat16>(1), 32 * i, 64, at<bfloat16>(3) + 32 * i);",
     "quantized_row squares": "nt::store_inverse_rms(at<bfloat16>(0), 64 * n, 1e-6f, at<float>(1));",
-    "conv_fill": "at<int32>(4)[nt::EXTENTS] = 8 << 16 | 8; n == 1 ? "
-    "nt::fill_strip<Conv<1>>(at<bfloat16>(0), at<bfloat16>(1), at<bfloat16>(2), at<int32>(3), at<int32>(4)) : "
-    "nt::fill_strip<Conv<2>>(at<bfloat16>(0), at<bfloat16>(1), at<bfloat16>(2), at<int32>(3), at<int32>(4));",
-    "conv_combine": "n == 1 ? combine<4>() : combine<8>();",
+    "conv_fill": "n == 1 ? fill<Conv<1>>() : fill<Conv<2>>();",
+    "conv_fill int8": "n == 1 ? fill<ByteConv<1>>() : fill<ByteConv<2>>();",
+    "conv_combine": "n == 1 ? combine<Conv<1>>() : combine<Conv<1, 8>>();",
+    "conv_combine int8": "n == 1 ? combine<ByteConv<1>>() : combine<ByteConv<1, 8>>();",
     "attention_weigh": "n == 1 ? weigh<Attention<8>>() : weigh<Attention<16>>();",
     "attention_finish": "*at<int32>(3) = 0; n == 1 ? "
     "nt::finish_rows<Attention<32>>(at<float>(0), at<float>(1), at<bfloat16>(2), at<int32>(3)) : "

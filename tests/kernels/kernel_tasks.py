@@ -13,13 +13,17 @@ from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import count
 from npu_tensor.dataflow.design import Design
 from npu_tensor.dtypes import DType, as_dtype
+from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels.offer import Float32, Offer, Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program
+from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.npu.packing import pack, unpack
 from npu_tensor.runtime.sim.simulated_array import SimulatedArray
+from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.spec import Spec, contiguous_strides
 from npu_tensor.task import Input, Output, Refusal, Task, TensorInput
+from npu_tensor.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 
@@ -73,6 +77,12 @@ def data_task(name: str, views: list[Array], bases: list[Array], *attributes: An
     inputs = tuple(_input(number, view, base) for number, (view, base) in enumerate(zip(views, bases, strict=True)))
     output = _output(len(views), call.spec.shape, call.spec.dtype)
     return Task("data", (len(views),), (name,), inputs, (output,), call.spec.shape, call=call)
+
+
+def conv_of(result: Tensor) -> Task:
+    """Return the task of the only convolution among those of a recorded result."""
+    (task,) = (each for each in cut(structure_of([result._node]), SimulatedDevice.fusion).tasks if each.kind == "conv")
+    return task
 
 
 def accepted(answer: Offer | Refusal) -> Design:

@@ -10,18 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from joint_sources import compile_together
-from kernel_tasks import TARGETS, accepted, target
+from kernel_tasks import TARGETS, accepted, conv_of, target
 
 import npu_tensor as nt
 from npu_tensor.dataflow.array import ARRAYS
-from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import conv
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.planner.channels_last import FEW_CHANNELS
-from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.npu.agreement import as_read
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Refusal, Task
 
 torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
@@ -84,12 +81,6 @@ CASES = {
     "groups of several parts": Case(1, 256, (7, 9), 256, (3, 3), (2, 2), (1, 1), groups=2),
     "many channels": Case(1, 136, (7, 7), 130, (3, 3), padding=(1, 1)),
 }
-
-
-def conv_of(result: nt.Tensor) -> Task:
-    """Return the task of the only convolution among those of a recorded result."""
-    (task,) = (each for each in cut(structure_of([result._node]), SimulatedDevice.fusion).tasks if each.kind == "conv")
-    return task
 
 
 def task_of(case: Case, dtype: Any = nt.bfloat16, in_place: bool = False) -> tuple[Task, list[Array]]:

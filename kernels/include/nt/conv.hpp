@@ -5,6 +5,7 @@
 // strip holds all pixels that the core's results need, [channels / 8][rows][columns][R][8], so the blocks of every
 // element of the kernel are aligned. It is filled from a box of the image, [channels / 8][rows][columns][8], which the
 // cores of a column share. Pixels outside of the image are zeros there. Weights are [channels / 8][kernel][N / T][8][T].
+// A box of int8 is [channels / 16][rows][columns][16], because the smallest vector has 16 bytes.
 #pragma once
 
 #include "gemm.hpp"
@@ -35,6 +36,8 @@ struct ConvTile {
     static constexpr unsigned box_rows = met(result_rows, stride_rows, kernel_rows, gap_rows);
     static constexpr unsigned box_columns = met(result_columns, stride_columns, kernel_columns, gap_columns);
     static constexpr unsigned channel_blocks = Product::K / (8 * kernel_rows * kernel_columns);
+    // Channels of a pixel that lie together in a box, and blocks of them.
+    static constexpr unsigned piece = sizeof(Operand) == 1 ? 16 : 8, piece_blocks = piece / 8;
     static_assert(Product::S == 8 && Product::M == Product::R * lane_rows * width && width % Product::block_rows == 0);
 };
 
@@ -53,7 +56,8 @@ inline int32 larger(int32 a, int32 b) { return a > b ? a : b; }
 
 // Begins a tile of the result: the next box is below, else at the top of the next columns.
 template <typename Tile>
-inline void start_tile(float *__restrict sums, int32 *__restrict state, const int32 *__restrict words, int32 is_first) {
+inline void start_tile(typename Tile::Product::Sum *__restrict sums, int32 *__restrict state,
+                       const int32 *__restrict words, int32 is_first) {
     clear_sums<typename Tile::Product>(sums);
     const int32 last_row = upper(words[LAST]), last_column = lower(words[LAST]), own = words[OWN];
     int32 row = is_first ? 0 : state[BOX_ROW], column = is_first ? 0 : state[BOX_COLUMN];
@@ -77,17 +81,28 @@ inline void start_tile(float *__restrict sums, int32 *__restrict state, const in
 }
 
 template <unsigned N, typename T>
-inline T *store_zeros(T *to, int32 count) {
+inline void store_zeros(T *to, int32 count) {
+    constexpr unsigned lanes = sizeof(T) == 1 ? 16 : 8;
     for (int32 i = 0; i < count; ++i, to += N) {
-        unroll<N / 8>([&](auto part) { aie::store_v(to + part * 8, aie::zeros<T, 8>()); });
+        unroll<N / lanes>([&](auto part) { aie::store_v(to + part * lanes, aie::zeros<T, lanes>()); });
     }
-    return to;
 }
 
-// Copies the pixels of R rows into columns of a strip.
+// Copies a piece of the pixels of R rows into columns of a strip. Blocks of one piece are `apart` elements from each
+// other.
 template <unsigned R, typename T>
-inline void copy_column(const T *const (&rows)[R], T *__restrict to, int32 x) {
-    unroll<R>([&](auto lane) { aie::store_v(to + (x * R + lane) * 8, aie::load_v<8>(rows[lane] + x * 8)); });
+inline void copy_column(const T *const (&rows)[R], T *__restrict to, int32 x, [[maybe_unused]] unsigned apart) {
+    if constexpr (sizeof(T) == 1) {
+        unroll<R / 4>([&](auto quarter) {
+            const auto row = [&](unsigned lane) { return aie::load_v<16>(rows[quarter * 4 + lane] + x * 16); };
+            const auto lanes = aie::concat(row(0), row(1), row(2), row(3));
+            T *block = to + (x * R + quarter * 4) * 8;
+            aie::store_v(block, aie::filter_even(lanes, 8));
+            aie::store_v(block + apart, aie::filter_odd(lanes, 8));
+        });
+    } else {
+        unroll<R>([&](auto lane) { aie::store_v(to + (x * R + lane) * 8, aie::load_v<8>(rows[lane] + x * 8)); });
+    }
 }
 
 // Copies the core's part of a box. A row outside of the image is read from `zeros`.
@@ -95,29 +110,36 @@ template <typename Tile>
 inline void fill_strip(const typename Tile::Operand *__restrict box, const typename Tile::Operand *__restrict zeros,
                        typename Tile::Operand *__restrict strip, const int32 *__restrict state,
                        const int32 *__restrict words) {
-    constexpr unsigned R = Tile::Product::R;
+    constexpr unsigned R = Tile::Product::R, P = Tile::piece, apart = Tile::strip_rows * Tile::strip_columns * R * 8;
+    const auto store_borders = [](typename Tile::Operand *to, int32 count) {
+        unroll<Tile::piece_blocks>([&](auto block) { store_zeros<R * 8>(to + block * apart, count); });
+    };
     const int32 height = upper(words[EXTENTS]), column = state[STRIP_COLUMN], columns = Tile::strip_columns;
     const int32 from = smaller(larger(-column, 0), columns);
     const int32 to = larger(smaller(lower(words[EXTENTS]) - column, columns), from);
     const int32 shift = column - state[PIXEL_LEFT], count = to - from;
-    for (unsigned block = 0; block < Tile::channel_blocks; ++block) {
+    for (unsigned piece = 0; piece < Tile::channel_blocks / Tile::piece_blocks; ++piece) {
         for (unsigned k = 0; k < Tile::strip_rows; ++k) {
             const typename Tile::Operand *rows[R];
             unroll<R>([&](auto lane) {
                 const int32 row = state[STRIP_ROW] + int32(lane * Tile::lane_rows * Tile::stride_rows + k);
                 const bool inside = row >= 0 && row < height;
-                rows[lane] = inside ? box + ((row - state[PIXEL_TOP]) * int32(Tile::box_columns) + shift + from) * 8 : zeros;
+                const int32 pixel = (row - state[PIXEL_TOP]) * int32(Tile::box_columns) + shift + from;
+                rows[lane] = inside ? box + pixel * int32(P) : zeros;
             });
-            strip = store_zeros<R * 8>(strip, from);
+            store_borders(strip, from);
+            strip += from * R * 8;
             if (count >= 4) {
                 NT_AT_LEAST_4
-                for (int32 x = 0; x < count; ++x) copy_column(rows, strip, x);
+                for (int32 x = 0; x < count; ++x) copy_column(rows, strip, x, apart);
             } else {
-                for (int32 x = 0; x < count; ++x) copy_column(rows, strip, x);
+                for (int32 x = 0; x < count; ++x) copy_column(rows, strip, x, apart);
             }
-            strip = store_zeros<R * 8>(strip + count * R * 8, columns - to);
+            store_borders(strip + count * R * 8, columns - to);
+            strip += (columns - from) * R * 8;
         }
-        box += Tile::box_rows * Tile::box_columns * 8;
+        strip += (Tile::piece_blocks - 1) * apart;
+        box += Tile::box_rows * Tile::box_columns * P;
     }
 }
 
@@ -139,14 +161,16 @@ struct ConvSteps {
 // Adds the products of a strip and the weights to the sums of all results, [lane_rows][width][N / T][R][T].
 template <typename Tile>
 inline void multiply_windows(const typename Tile::Operand *__restrict strip,
-                             const typename Tile::Operand *__restrict weights, float *__restrict sums) {
+                             const typename Tile::Operand *__restrict weights,
+                             typename Tile::Product::Sum *__restrict sums) {
     using Gemm = typename Tile::Product;
     using Product = typename Gemm::Product;
+    using Sum = typename Gemm::Sum;
     static constexpr ConvSteps<Tile> steps;
     constexpr unsigned rows = Gemm::block_rows, columns = Gemm::block_columns, width = Gemm::N / Gemm::T;
     constexpr unsigned apart = Tile::stride_columns * Product::size_A;
     if constexpr (Gemm::splits || Gemm::shares_exponents) aie::set_rounding(aie::rounding_mode::conv_even);
-    const auto at = [](float *block, unsigned i, unsigned k) { return block + (i * width + k) * Product::size_C; };
+    const auto at = [](Sum *block, unsigned i, unsigned k) { return block + (i * width + k) * Product::size_C; };
     Product c[rows][columns];
     unroll<rows>([&](auto i) { unroll<columns>([&](auto k) { c[i][k] = started<Gemm>(at(sums, i, k)); }); });
     for (unsigned y = 0; y < Tile::lane_rows; ++y) {
@@ -159,7 +183,7 @@ inline void multiply_windows(const typename Tile::Operand *__restrict strip,
                 }
                 // The next sums are loaded while these are stored, as in nt/gemm.hpp; the last ones are loaded again.
                 const bool crosses = j + columns == width, ends = crosses && x + rows == Tile::width;
-                float *next = sums + (crosses ? width * (rows - 1) + columns : columns) * Product::size_C;
+                Sum *next = sums + (crosses ? width * (rows - 1) + columns : columns) * Product::size_C;
                 if (ends && y + 1 == Tile::lane_rows) next = sums;
                 unroll<rows>([&](auto i) {
                     unroll<columns>([&](auto k) {
@@ -173,31 +197,38 @@ inline void multiply_windows(const typename Tile::Operand *__restrict strip,
     }
 }
 
-// Combines the core's part of another image, 8 channels of each pixel at a time, with the results [lane_rows][width]
-// [N / T][R][T]. The box has the pixels [channels / 8][rows][columns][8]; its first row and column are those of the box
-// of results, and its first channel is that of the result `first`.
+// Combines the core's part of another image, a piece of each pixel at a time, with the results [lane_rows][width]
+// [N / T][R][T]. The box is ordered as that of the image; its first row and column are those of the box of results, and
+// its first channel is that of the result `first`.
 template <typename Tile, typename Result, typename Function>
 inline void combine_image(const typename Tile::Operand *__restrict box, Result *__restrict results,
                           const int32 *__restrict words, int32 first, Function combine) {
     using Product = typename Tile::Product;
-    constexpr unsigned R = Product::R, T = Product::T, pixel = R * Product::N;
-    constexpr unsigned most = Product::N / 8, blocks = Tile::channel_blocks < most ? Tile::channel_blocks : most;
-    static_assert(R % 4 == 0 && (T == 8 || (T == 4 && R == 4)));
+    constexpr unsigned R = Product::R, T = Product::T, P = Tile::piece, pixel = R * Product::N;
+    constexpr unsigned most = Product::N / P, own_pieces = Tile::channel_blocks / Tile::piece_blocks;
+    constexpr unsigned pieces = own_pieces < most ? own_pieces : most;
+    static_assert(R % 4 == 0 && (T == 8 || (T == 4 && R == 4 && P == 8)));
     const int32 own = words[OWN];
-    box += ((own >> 24 & 0xff) * int32(Tile::box_columns) + (own >> 16 & 0xff)) * 8;
+    box += ((own >> 24 & 0xff) * int32(Tile::box_columns) + (own >> 16 & 0xff)) * int32(P);
     results += first * int32(R);
-    for (unsigned block = 0; block < blocks; ++block) {
+    for (unsigned piece = 0; piece < pieces; ++piece) {
         for (unsigned y = 0; y < Tile::lane_rows; ++y) {
-            const auto *from = box + (block * Tile::box_rows + y) * Tile::box_columns * 8;
-            Result *to = results + y * Tile::width * pixel + block * R * 8;
+            const auto *from = box + (piece * Tile::box_rows + y) * Tile::box_columns * P;
+            Result *to = results + y * Tile::width * pixel + piece * R * P;
             NT_AT_LEAST_4
-            for (unsigned x = 0; x < Tile::width; ++x, from += 8, to += pixel) {
+            for (unsigned x = 0; x < Tile::width; ++x, from += P, to += pixel) {
                 unroll<R / 4>([&](auto quarter) {
                     const auto row = [&](unsigned lane) {
-                        return aie::load_v<8>(from + (quarter * 4 + lane) * Tile::lane_rows * Tile::box_columns * 8);
+                        return aie::load_v<P>(from + (quarter * 4 + lane) * Tile::lane_rows * Tile::box_columns * P);
                     };
                     const auto lanes = aie::concat(row(0), row(1), row(2), row(3));
-                    if constexpr (T == 8) {
+                    if constexpr (P == 16) {
+                        const auto lower = aie::filter_even(lanes, 8), higher = aie::filter_odd(lanes, 8);
+                        unroll<2>([&](auto half) {
+                            combine(lower.template extract<16>(half), to + quarter * 32 + half * 16);
+                            combine(higher.template extract<16>(half), to + R * 8 + quarter * 32 + half * 16);
+                        });
+                    } else if constexpr (T == 8) {
                         combine(loaded<float>(lanes.template extract<16>(0)), to + quarter * 32);
                         combine(loaded<float>(lanes.template extract<16>(1)), to + quarter * 32 + 16);
                     } else {

@@ -1,0 +1,209 @@
+"""Convolutions of int8 on the simulated array, exactly as NumPy computes them by brute force."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import kernel_tasks
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from joint_sources import compile_together
+from kernel_tasks import TARGETS, accepted, conv_of, target
+
+import npu_tensor as nt
+from npu_tensor import ops
+from npu_tensor.dataflow.array import ARRAYS
+from npu_tensor.kernels import conv
+from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.task import Refusal, Task
+from npu_tensor.tensor import record
+
+Array = np.ndarray[Any, Any]
+Pair = tuple[int, int]
+
+pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+
+
+class Case(NamedTuple):
+    """A convolution of random int8 numbers with channels last, whose sums are rescaled to int8."""
+
+    batch: int
+    extents: Pair
+    channels: int
+    outputs: int
+    kernel: Pair
+    stride: Pair = (1, 1)
+    padding: Pair = (0, 0)
+    dilation: Pair = (1, 1)
+    groups: int = 1
+
+    def operands(self) -> list[Array]:
+        """Return the image, the weight, the bias and the scales."""
+        generator = np.random.default_rng(0)
+        shapes = (self.batch, *self.extents, self.channels), (self.outputs, self.channels // self.groups, *self.kernel)
+        image, weight = (generator.integers(-128, 128, shape, np.int8) for shape in shapes)
+        deviation = 74 * 74 * np.sqrt(weight[0].size)
+        bias = (generator.standard_normal(self.outputs) * deviation).astype(np.int32)
+        scale = (generator.uniform(10, 90, self.outputs) / deviation).astype(np.float32)
+        return [image, weight, bias, scale]
+
+    def sums(self) -> Array:
+        """Return the sums of products by NumPy, channels last."""
+        image, weight, *_ = self.operands()
+        rows, columns = self.padding
+        framed = np.pad(image.astype(np.int32), ((0, 0), (rows, rows), (columns, columns), (0, 0)))
+        counts = [
+            (extent - (size - 1) * gap - 1) // step + 1
+            for extent, size, gap, step in zip(framed.shape[1:3], self.kernel, self.dilation, self.stride, strict=True)
+        ]
+        groups = np.split(framed, self.groups, 3), np.split(weight.astype(np.int32), self.groups)
+        sums = []
+        for channels, factors in zip(*groups, strict=True):
+            total = np.zeros((self.batch, *counts, len(factors)), np.int32)
+            for place in itertools.product(*map(range, self.kernel)):
+                met = [
+                    slice(first * gap, first * gap + (count - 1) * step + 1, step)
+                    for first, gap, count, step in zip(place, self.dilation, counts, self.stride, strict=True)
+                ]
+                total += channels[:, met[0], met[1]] @ factors[:, :, *place].T
+            sums.append(total)
+        return np.concatenate(sums, 3)
+
+    def attributes(self) -> tuple[Any, ...]:
+        """Return the attributes of the op, with int32 sums as its result."""
+        padding = tuple((width, width) for width in self.padding)
+        return self.stride, padding, self.dilation, self.groups, False, "int32"
+
+
+def clipped(values: Array, least: int = -128) -> Array:
+    return np.clip(np.rint(values), least, 127).astype(np.int8)
+
+
+def rescaled(case: Case) -> Array:
+    """Return the results that NumPy computes from the sums."""
+    _, _, bias, scale = case.operands()
+    return clipped((case.sums() + bias).astype(np.float32) * scale)
+
+
+def sums_of(case: Case) -> nt.Tensor:
+    """Record the int32 sums of a convolution."""
+    image, weight, *_ = (nt.from_numpy(each).realize() for each in case.operands())
+    return record(ops.conv_2d.op, (image.permute(0, 3, 1, 2), weight), case.attributes())
+
+
+def requantized(sums: nt.Tensor, scale: Any, least: int = -128) -> nt.Tensor:
+    return (sums.to(nt.float32) * scale).round().clip(least, 127).to(nt.int8)
+
+
+def task_of(case: Case) -> Task:
+    """Return the task of a convolution, whose image is in place."""
+    *_, bias, scale = (nt.from_numpy(each).reshape(-1, 1, 1).realize() for each in case.operands())
+    return conv_of(requantized(sums_of(case) + bias, scale))
+
+
+def simulate(task: Task, where: Target, buffers: list[Any]) -> Array:
+    """Return the result of a convolution on an array."""
+    (result,) = kernel_tasks.simulate(task, conv.claim(task, where), where, buffers)
+    return result
+
+
+CASES = {
+    "3x3, several boxes and images": Case(3, (33, 21), 32, 24, (3, 3), padding=(1, 1)),
+    "channels that the host pads": Case(2, (14, 15), 20, 36, (5, 5), (2, 2), (2, 2)),
+    "7x7": Case(1, (30, 28), 16, 20, (7, 7), (1, 1), (3, 3)),
+    "several objects": Case(1, (7, 9), 272, 130, (3, 3), (2, 2), (1, 1)),
+    "1x1, skipped pixels": Case(1, (15, 18), 64, 32, (1, 1), (2, 2)),
+    "smaller than a core's part": Case(2, (2, 3), 16, 5, (3, 3), padding=(1, 1)),
+    "uneven": Case(1, (30, 37), 48, 12, (2, 3), (3, 2), (0, 2), (2, 3)),
+    "groups": Case(1, (11, 14), 96, 64, (3, 3), padding=(1, 1), groups=2),
+}
+
+WHOLE = [target(arch) for arch in ARRAYS]
+arrays = pytest.mark.parametrize("where", WHOLE, ids=list(ARRAYS))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled() -> Iterator[None]:
+    offers = [conv.claim(task_of(case), where) for case in CASES.values() for where in WHOLE]
+    with pytest.MonkeyPatch.context() as patch:
+        compile_together([accepted(offer) for offer in offers], patch)
+        yield
+
+
+@pytest.mark.parametrize("case", list(CASES))
+@arrays
+def test_sums_are_rescaled_by_one_number_per_output(case: str, where: Target) -> None:
+    result = simulate(task_of(CASES[case]), where, CASES[case].operands())
+    assert np.array_equal(result, rescaled(CASES[case]))
+
+
+@arrays
+def test_images_are_read_in_place(where: Target) -> None:
+    for name, in_place in (("several objects", True), ("channels that the host pads", False)):
+        offer = conv.claim(task_of(CASES[name]), where)
+        assert isinstance(offer, Offer)
+        assert (offer.operands[0].padding is None) == in_place
+
+
+@arrays
+def test_large_sums_and_other_results(where: Target) -> None:
+    """Sums beyond the integers that float32 has, as they are, with a bound, and rescaled by a number."""
+    case = Case(1, (4, 5), 1040, 16, (2, 2))
+    image, weight, *_ = case.operands()
+    image, weight = image & 63 | 64, weight & 63 | 64
+    sums = sum(
+        image[:, row : row + 3, column : column + 4].astype(np.int32) @ weight[:, :, row, column].astype(np.int32).T
+        for row in range(2)
+        for column in range(2)
+    )
+    assert sums.min() > 1 << 24
+    x, w = (nt.from_numpy(each).realize() for each in (image, weight))
+
+    def product() -> nt.Tensor:
+        return record(ops.conv_2d.op, (x.permute(0, 3, 1, 2), w), case.attributes())
+
+    assert np.array_equal(simulate(conv_of(product()), where, [image, weight]), sums)
+    bounded = simulate(conv_of(product().clip(0, 38_000_001)), where, [image, weight])
+    assert np.array_equal(bounded, np.clip(sums, 0, 38_000_001))
+    scaled = simulate(conv_of(requantized(product(), 2e-6, 0)), where, [image, weight, 2e-6])
+    assert np.array_equal(scaled, clipped(sums.astype(np.float32) * np.float32(2e-6), 0))
+    assert 30 < scaled.min() < scaled.max() < 127
+
+
+def test_results_of_the_operands_dtype_wrap() -> None:
+    case = CASES["3x3, several boxes and images"]
+    image, weight, *_ = (nt.from_numpy(each).realize() for each in case.operands())
+    task = conv_of(nt.conv2d(image.permute(0, 3, 1, 2), weight, padding=1))
+    assert np.array_equal(simulate(task, WHOLE[1], case.operands()), case.sums().astype(np.int8))
+
+
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_every_offer_builds_and_runs(data: st.DataObject) -> None:
+    def pair(strategy: st.SearchStrategy[int]) -> Pair:
+        return data.draw(st.tuples(strategy, strategy))
+
+    case = Case(
+        data.draw(st.integers(1, 3)),
+        pair(st.integers(5, 40)),
+        data.draw(st.integers(1, 70)),
+        data.draw(st.integers(1, 140)),
+        pair(st.sampled_from([1, 3, 5])),
+        pair(st.integers(1, 2)),
+        pair(st.integers(0, 2)),
+    )
+    task, where = task_of(case), data.draw(st.sampled_from(TARGETS))
+    answer = conv.claim(task, where)
+    buffers = case.operands()
+    assert isinstance(answer, Offer), answer
+    (result,) = kernel_tasks.simulate(task, answer, where, buffers)
+    assert np.array_equal(result, rescaled(case))
+
+
+def test_other_integers_are_refused() -> None:
+    x, w = nt.zeros(1, 9, 9, 16, dtype=nt.int16).realize(), nt.zeros(16, 16, 3, 3, dtype=nt.int16).realize()
+    answer = conv.claim(conv_of(nt.conv2d(x.permute(0, 3, 1, 2), w)), WHOLE[0])
+    assert answer == Refusal("conv_2d: int16 operands and a result of int16")
