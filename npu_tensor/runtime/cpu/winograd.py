@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cache, partial
+from operator import add
 from typing import Any, Final, NamedTuple, TypeVar
 
 from npu_tensor.dtypes import float32
@@ -31,6 +32,9 @@ from npu_tensor.task import Input, Output, Task, TensorInput
 _LEAST_CHANNELS: Final = 48
 _LEAST_TILES: Final = 16
 """Channels and tiles below which direct sums are faster, on a Zen 3."""
+
+_MOST_TILES: Final = 1.5
+"""Upper bound on the tiles by those that the result would fill, since tiles at odd edges are not full."""
 
 _BAND_BYTES: Final = 1 << 20
 """Upper bound on the transformed elements of image and result of a band, per thread. Measured on a Zen 3: 8 MiB are up
@@ -59,7 +63,7 @@ def suits_winograd(task: Task) -> bool:
     return (
         image.dtype == weight.dtype == float32
         and min(channels, outputs) >= _LEAST_CHANNELS
-        and height % 2 == width % 2 == 0
+        and _MOST_TILES * height * width >= 4 * _tiles(height) * _tiles(width)
         and batch * height * width // 4 >= _LEAST_TILES
         and len(_PLACES) + len(_QUARTERS) * (len(rest) + len(task.outputs)) <= MAX_SLOTS
     )
@@ -71,49 +75,74 @@ def bind_winograd(owner: Processor, task: Task) -> BoundLoops:
     batch, height, width, outputs = task.shape
     item = last_item(task) + 1
     parts = []
-    if any(map(any, task.attributes["padding"])):
+    if any(map(any, task.attributes["padding"])) or height % 2 or width % 2:
         padded, image = _pad(owner, task, image, item)
         parts.append(padded)
     channels, transformed, product = image.layout.shape[-1], item + 1, item + 2
-    to_tiles, to_results = _image_program(), _result_program(task.program, len(rest))
+    to_tiles, to_results = _image_program(), cache(partial(_result_program, task.program, len(rest)))
     bound_products = cache(partial(_bind_products, owner, weight, transformed, product))
     most = 0
-    for part in _bands((batch, height // 2, width // 2), channels + outputs, owner.pool.threads):
-        of_image, of_result = (*part.tiles, channels), (*part.tiles, outputs)
-        planes, products = (_planes(number, shape) for number, shape in ((transformed, of_image), (product, of_result)))
-        sources = [part.of(image, channels, place) for place in _PLACES]
-        terms: list[Input] = [TensorInput(plane.item, float32, plane.layout) for plane in products]
-        for quarter in _QUARTERS:
-            terms += [each if each.layout is None else part.of(each, outputs, quarter) for each in rest]
-        results = [part.of(output, outputs, quarter) for quarter in _QUARTERS for output in task.outputs]
-        loops = (
-            bind_loop(owner, to_tiles, of_image, 0, sources, planes),
-            bound_products(math.prod(part.tiles)),
-            bind_loop(owner, to_results, of_result, 0, terms, results),
-        )
+    for band in _bands((batch, _tiles(height), _tiles(width)), channels + outputs, owner.pool.threads):
+        shape = (*band.tiles, channels)
+        sources = [band.of(image, channels, place) for place in _PLACES]
+        loops = [bind_loop(owner, to_tiles, shape, 0, sources, _planes(transformed, shape))]
+        loops.append(bound_products(math.prod(band.tiles)))
+        products = _planes(product, (*band.tiles, outputs))
+        for part, quarters in band.parts(height, width):
+            terms: list[Input] = [TensorInput(product, float32, part.within(band, plane.layout)) for plane in products]
+            for quarter in quarters:
+                terms += [each if each.layout is None else part.of(each, outputs, quarter) for each in rest]
+            results = [part.of(output, outputs, quarter) for quarter in quarters for output in task.outputs]
+            loops.append(bind_loop(owner, to_results(quarters), (*part.tiles, outputs), 0, terms, results))
         parts += [loop._replace(new=()) for loop in loops]
-        most = max(most, math.prod(part.tiles))
+        most = max(most, math.prod(band.tiles))
     sizes = ((transformed, channels), (product, outputs))
     scratch = [(number, len(_PLACES) * most * width * float32.itemsize) for number, width in sizes]
     new = (*scratch, *((output.item, output.nbytes) for output in task.outputs))
     return joined([BoundLoops((), new), *parts])
 
 
+def _tiles(extent: int) -> int:
+    """Return the number of tiles that cover an extent of the result."""
+    return -(-extent // 2)
+
+
 class _Band(NamedTuple):
     """Part of the tiles of all images.
 
     Attributes:
-        first: Its first image, and its first row of tiles.
+        first: Its first image, row and column of tiles.
         tiles: Images, rows and columns of tiles.
     """
 
-    first: tuple[int, int]
+    first: tuple[int, int, int]
     tiles: tuple[int, int, int]
+
+    def parts(self, height: int, width: int) -> Iterator[tuple[_Band, tuple[tuple[int, int], ...]]]:
+        """Divide the band into full tiles and those at odd edges of the result, with the quarters that exist."""
+        (image, *first), (images, *tiles) = self
+        rows, columns = (
+            [(start, min(end, extent // 2), 2), (max(start, extent // 2), end, 1)]
+            for start, end, extent in zip(first, map(add, first, tiles), (height, width), strict=True)
+        )
+        for top, bottom, high in rows:
+            for left, right, wide in columns:
+                if top < bottom and left < right:
+                    part = _Band((image, top, left), (images, bottom - top, right - left))
+                    yield part, tuple([quarter for quarter in _QUARTERS if quarter[0] < high and quarter[1] < wide])
+
+    def within(self, band: _Band, layout: Layout) -> Layout:
+        """Return the elements of this part in an array over the tiles of a band."""
+        steps = zip(self.first, band.first, layout.strides[:3], strict=True)
+        offset = layout.offset + sum((own - other) * stride for own, other, stride in steps)
+        return Layout((*self.tiles, *layout.shape[3:]), layout.strides, offset)
 
     def of(self, tensor: _Tensor, channels: int, place: tuple[int, int]) -> _Tensor:
         """Return the elements of a tensor that are at one place of each tile."""
         batch, row, column, channel = tensor.layout.strides
-        offset = tensor.layout.offset + self.first[0] * batch + (2 * self.first[1] + place[0]) * row + place[1] * column
+        image, *corner = self.first
+        top, left = (2 * start + step for start, step in zip(corner, place, strict=True))
+        offset = tensor.layout.offset + image * batch + top * row + left * column
         layout = Layout((*self.tiles, channels), (batch, 2 * row, 2 * column, channel), offset)
         return tensor._replace(layout=layout)
 
@@ -125,7 +154,7 @@ def _bands(tiles: tuple[int, int, int], channels: int, threads: int) -> Iterator
     images, band = (most // rows, rows) if most >= rows else (1, most)
     for image in range(0, batch, images):
         for row in range(0, rows, band):
-            yield _Band((image, row), (min(images, batch - image), min(band, rows - row), columns))
+            yield _Band((image, row, 0), (min(images, batch - image), min(band, rows - row), columns))
 
 
 def _bind_products(owner: Processor, weight: TensorInput, transformed: int, product: int, count: int) -> BoundLoops:
@@ -150,7 +179,7 @@ def _planes(item: int, shape: tuple[int, ...]) -> list[Output]:
 def _pad(owner: Processor, task: Task, image: TensorInput, item: int) -> tuple[BoundLoops, TensorInput]:
     """Return the loops that copy an image into zeros, and the larger image."""
     batch, height, width, _ = task.shape
-    shape = (batch, height + 2, width + 2, image.layout.shape[-1])
+    shape = (batch, 2 * _tiles(height) + 2, 2 * _tiles(width) + 2, image.layout.shape[-1])
     whole = Layout(shape, contiguous_strides(shape))
     result = Output(item, float32, whole, math.prod(shape) * float32.itemsize)
     offset = sum(
@@ -191,16 +220,17 @@ def _image_program() -> Program:
     return builder.program(_both_ways(_loaded_tile(builder, 4), _of_image))
 
 
-def _result_program(epilogue: Program, operands: int) -> Program:
-    """Return the program that transforms a tile of products, and applies the epilogue to each of the four results."""
+def _result_program(epilogue: Program, operands: int, quarters: Sequence[tuple[int, int]]) -> Program:
+    """Return the program that transforms a tile of products, and applies the epilogue to some of the four results."""
     builder = ProgramBuilder()
+    totals = dict(zip(_QUARTERS, _both_ways(_loaded_tile(builder, 4), _of_result), strict=True))
     results: list[Any] = []
-    for quarter, total in enumerate(_both_ways(_loaded_tile(builder, 4), _of_result)):
-        first = len(_PLACES) + quarter * operands - 1
+    for number, quarter in enumerate(quarters):
+        first = len(_PLACES) + number * operands - 1
         values: list[Any] = []
         for primitive, inputs, dtype, value in epilogue.instructions:
             if primitive == "load" and value == 0:
-                values.append(total)
+                values.append(totals[quarter])
             else:
                 slot = first + value if primitive in ("load", "scalar") else value
                 values.append(builder.emit(primitive, [values[number] for number in inputs], dtype, slot))

@@ -12,7 +12,7 @@ import npu_tensor as nt
 import npu_tensor.nn.functional as F
 from npu_tensor.runtime.cpu import winograd
 
-SHAPES = [(1, 8, 8), (3, 8, 12), (2, 16, 10)]
+SHAPES = [(1, 8, 8), (3, 8, 12), (2, 16, 10), (2, 7, 7), (1, 8, 11), (3, 13, 6)]
 
 
 def kernel_of(result: nt.Tensor) -> str:
@@ -77,10 +77,18 @@ def test_bands_and_equal_layers_pack_new_weights_once(jitted: bool, monkeypatch:
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"stride": 2}, {"dilation": 2, "padding": 2}, {"groups": 2}, {"padding": (0, 1)}],
+    [{"stride": 2}, {"dilation": 2, "padding": 2}, {"groups": 2}],
     ids=str,
 )
 def test_other_convolutions_are_direct(arguments: dict[str, int]) -> None:
     groups = arguments.get("groups", 1)
     result = F.conv2d(nt.ones(1, 96, 17, 16), nt.ones(96, 96 // groups, 3, 3), **arguments)
     assert kernel_of(result) == "conv"
+
+
+@pytest.mark.parametrize(
+    ("batch", "height", "width", "kernel"), [(1, 7, 7, "conv"), (2, 7, 7, "Winograd conv"), (4, 1, 32, "conv")]
+)
+def test_few_or_almost_empty_tiles_are_direct(batch: int, height: int, width: int, kernel: str) -> None:
+    result = F.conv2d(nt.ones(batch, 96, height, width), nt.ones(96, 96, 3, 3), padding=1)
+    assert kernel_of(result) == kernel
