@@ -48,6 +48,8 @@ R = TypeVar("R")
 MANY_SIGNATURES = 8
 """Number of captures of one function after which a warning shows the arguments that keep changing."""
 
+_NO_REPLAY: Final[tuple[bool, Replay]] = False, miss
+
 _jitted: weakref.WeakValueDictionary[int, Jitted[Any, Any]] = weakref.WeakValueDictionary()
 
 
@@ -60,7 +62,7 @@ def _living() -> list[Jitted[Any, Any]]:
 def _forget_latest() -> None:
     """Drop the latest replay of every function, which is for the previous devices."""
     for jitted in _living():
-        jitted._latest = miss
+        jitted._latest = _NO_REPLAY
 
 
 def forget_plans() -> None:
@@ -80,14 +82,15 @@ class _Capture:
     Until then it is planned again after each build, without another call of the function.
     """
 
-    __slots__ = ("replay", "trace")
+    __slots__ = ("recorded", "replay", "trace")
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, recorded: bool) -> None:
         self.trace: Trace | None = None
+        self.recorded = recorded  # True if gradients were enabled
         self._set(trace)
 
     def _set(self, trace: Trace) -> None:
-        self.replay: Replay = miss if trace.is_tracked else replay_of(trace)
+        self.replay: Replay = miss if trace.is_tracked else replay_of(trace, self.recorded)
         # Last: without a trace, other threads take the replay for the final one.
         self.trace = trace if any(plan.provisional for plan in trace.plans) else None
 
@@ -106,7 +109,7 @@ class Jitted(Generic[P, R]):
         self._function = function
         self._body = _named_as_part(function)
         self._captured: dict[Any, _Capture] = {}
-        self._latest: Replay = miss
+        self._latest = _NO_REPLAY
         self._modules: tuple[weakref.ref[Any], ...] = ()  # whose training mode some capture has read
         self._captures = 0
         self._methods: dict[int, Jitted[Any, R]] = {}
@@ -141,9 +144,10 @@ class Jitted(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         # The hot path: the signature of the latest call again, positional tensors only, no capture in any thread.
-        if not (kwargs or watches or active):
+        recorded, replay = self._latest
+        if not (kwargs or watches) and (not active or recorded == grad_mode.enabled):
             try:
-                result = self._latest(args)  # type: ignore[arg-type]
+                result = replay(args)  # type: ignore[arg-type]
             except AttributeError:  # An argument is not a Tensor.
                 return self._call(args, kwargs)
             if result is not MISS and result is not STALE:
@@ -239,7 +243,7 @@ class Jitted(Generic[P, R]):
         result = STALE if capture is None else capture.replay(tuple(tensors))
         if capture is None or result is STALE:
             trace = trace_call(self._function, args, kwargs, tensors, devices).planned()
-            capture = _Capture(trace)
+            capture = _Capture(trace, recorded)
             self._captures += 1
             self._modules = tuple(dict.fromkeys((*self._modules, *trace.modules)))
             key = self._key(devices, recorded, signature)
@@ -250,8 +254,8 @@ class Jitted(Generic[P, R]):
             self._warn_if_many()
             result = capture.replay(tuple(tensors))
         is_final = capture.trace is None and self._captured.get(key) is capture
-        if flat and not active and current() is devices and is_final:
-            self._latest = capture.replay
+        if flat and current() is devices and is_final:
+            self._latest = recorded, capture.replay
         return self._function(*args, **kwargs) if result is MISS or result is STALE else cast(R, result)
 
     def _key(self, devices: Selection, recorded: bool, signature: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -35,10 +35,15 @@ def miss(tensors: tuple[Tensor, ...]) -> Any:
     return MISS
 
 
-def replay_of(trace: Trace) -> Replay:
-    """Return the function that fills in the values, runs the plan and wraps the results."""
+def replay_of(trace: Trace, recorded: bool) -> Replay:
+    """Return the function that fills in the values, runs the plan and wraps the results.
+
+    Args:
+        trace: The trace.
+        recorded: True if gradients were enabled. The replay then takes no arguments that need them.
+    """
     main, specs, draws = trace.main, trace.specs, trace.draws
-    plan, template, arguments, recorded = main.plan, main.template, main.arguments, main.recorded
+    plan, template, arguments, ops = main.plan, main.template, main.arguments, main.recorded
     prepare, prepared = _preparation(trace.preparation), main.prepared
     replaced = dict(main.replaced)
     leaf_with = {id(leaf.gradient): leaf for leaf in leaves() if leaf.gradient is not None}
@@ -66,7 +71,7 @@ def replay_of(trace: Trace) -> Replay:
         nodes = []
         for tensor, spec in zip(tensors, specs):  # noqa: B905  # The lengths are equal.
             node = tensor._node
-            if node.spec is not spec:
+            if node.spec is not spec or (recorded and node.history is not None):
                 return MISS
             nodes.append(node)
         if moves != Storage.moves:
@@ -108,9 +113,9 @@ def replay_of(trace: Trace) -> Replay:
         if overwritten:
             assert plan is not None
             targets = [(item, _tensor_at(place), new) for item, place, new in overwritten]
-            _run_overwriting(targets, values, functools.partial(plan.run, values, recorded, True))
+            _run_overwriting(targets, values, functools.partial(plan.run, values, ops, True))
         elif plan is not None:
-            plan.run(values, recorded, True)
+            plan.run(values, ops, True)
         for place, new, new_spec in changes:
             assert new is not None
             assert new_spec is not None
