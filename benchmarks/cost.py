@@ -89,10 +89,7 @@ def _ready(case: Case) -> tuple[Plan, list[Any]]:
     """Return the plan of a case and its values."""
     structure = structure_of([case.record()._node])
     plan = planner.plan(structure)
-    values: list[Any] = [None] * plan.size
-    for item, leaf in structure.leaves:
-        values[item] = getattr(leaf, "value", leaf)
-    return plan, values
+    return plan, structure.values()
 
 
 def _predicted(plan: Plan) -> float:

@@ -48,7 +48,7 @@ def predicted(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> Predicti
 
     tasks, _, kept = partitions(lower(item_graph(graph, merge=True)), device.fusion, takes)[-1]
     new = {tensor._node for tensor in fresh}
-    persistent = frozenset(item for item, leaf in graph.leaves if leaf not in new)
+    persistent = frozenset(item for item, leaf in enumerate(graph.leaves) if leaf not in new)
     answers = [device.claim(task) for task in tasks]
     on_npu = [not isinstance(answer, Refusal) for answer in answers]
     work = _work(tasks)

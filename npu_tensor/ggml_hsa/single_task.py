@@ -69,7 +69,7 @@ def single_task(results: Sequence[Node], operands: Sequence[Node], target: Targe
 
     Raises ArgumentError unless it is exactly one task.
     """
-    leaves = [leaf for _, leaf in structure_of(results).leaves if isinstance(leaf, Node)]
+    leaves = [leaf for leaf in structure_of(results).leaves if isinstance(leaf, Node)]
     # The buffer of a placeholder: itself, or the one that it views.
     roots = [operand if operand.call is None else operand.inputs[0] for operand in operands]
     foreign = next((leaf for leaf in leaves if leaf not in roots), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict
 
 from npu_tensor._util.interrupts import import_whole
 from npu_tensor.graph.nodes import PLACEHOLDER, Node, wait_until_written
@@ -17,22 +17,47 @@ if TYPE_CHECKING:
 
 
 class Structure(NamedTuple):
-    """Graph below some nodes. Items are its leaves and nodes, numbered in the order in which they are met.
+    """Graph below some nodes. Its items are the leaves, numbered in the order in which they are met, then the nodes.
 
     Attributes:
-        key: Hashable; equal for equal structures. For one op on data it is the call: item i is operand i, and the
-            result comes last.
-        nodes: Nodes to compute in topological order, each with its item number.
-        leaves: Data nodes and numbers in the order in which the key meets them, each with its item number.
-        keep: Items whose value must exist afterwards.
-        operands: Items that each node reads.
+        key: Hashable; equal for equal structures. For one op on different operands it is the call.
+        leaves: Data nodes and numbers.
+        nodes: Nodes to compute in topological order.
+        keep: Positions in `nodes` of the values that must exist afterwards.
     """
 
     key: Any
-    nodes: list[tuple[int, Node]]
-    leaves: list[tuple[int, Any]]
+    leaves: list[Any]
+    nodes: list[Node]
     keep: frozenset[int]
-    operands: list[tuple[int, ...]]
+
+    @property
+    def numbered(self) -> list[tuple[int, Node]]:
+        """Nodes to compute, each with its item number."""
+        return [*enumerate(self.nodes, len(self.leaves))]
+
+    @property
+    def operands(self) -> list[tuple[int, ...]]:
+        """Items that each node reads."""
+        leaf, first_node = 0, len(self.leaves)
+        if isinstance(self.key, Call):
+            return [(*range(first_node),)]
+        operands: list[tuple[int, ...]] = []
+        items: list[int] = []
+        for entry in self.key[1:]:
+            if isinstance(entry, Call):
+                operands.append(tuple(items))
+                items.clear()
+            elif isinstance(entry, int):
+                items.append(entry if entry >= 0 else first_node + ~entry)
+            else:
+                items.append(leaf)
+                leaf += 1
+        return operands
+
+    def values(self) -> list[Any]:
+        """Return the values of all items: those of the leaves, and None for the nodes."""
+        return [*(leaf.value if isinstance(leaf, Node) else leaf for leaf in self.leaves), *[None] * len(self.nodes)]
 
 
 _by_order = attrgetter("order")
@@ -89,43 +114,39 @@ def structure_of(
     inputs_of = pending_ops(roots) if pending is None else pending
     if len(inputs_of) == 1:
         ((node, inputs),) = inputs_of.items()
-        assert node.call is not None
-        if len({*map(id, inputs)}) == len(inputs):  # The most frequent case does not need the tables below.
-            item = len(inputs)
-            return Structure(node.call, [(item, node)], [*enumerate(inputs)], frozenset((item,)), [(*range(item),)])
+        if len({*inputs}) == len(inputs):  # The most frequent case does not need the tables below.
+            return Structure(node.call, [*inputs], [node], _ONLY)
+    # Leaves have an entry where they are met: the spec, or the type of a number. Repeated operands are items: those of
+    # leaves count from 0, those of nodes from -1 downwards. The call follows its operands.
     key: list[Any] = []
-    numbers: dict[Node, int] = {}
-    nodes: list[tuple[int, Node]] = []
-    leaves: list[tuple[int, Any]] = []
-    operands: list[tuple[int, ...]] = []
+    items: dict[Any, int] = {}
+    leaves: list[Any] = []
     keep = set()
-    next_item = 0
-    for node, inputs in inputs_of.items():
-        references = []
+    for position, (node, inputs) in enumerate(inputs_of.items()):
         for operand in inputs:
-            item = numbers.get(operand, next_item)  # Python numbers are never in the table.
-            if item == next_item:
-                leaves.append((item, operand))
-                next_item += 1
-                if isinstance(operand, Node):
-                    key.append(operand.spec)
-                    numbers[operand] = item
-                else:
-                    key.append(type(operand))
-            references.append(item)
+            item = items.get(operand)  # Python numbers are never in the table.
+            if item is not None:
+                key.append(item)
+            elif isinstance(operand, Node):
+                items[operand] = len(leaves)
+                leaves.append(operand)
+                key.append(operand.spec)
+            else:
+                leaves.append(operand)
+                key.append(type(operand))
         key.append(node.call)
-        key += references
-        nodes.append((next_item, node))
-        operands.append(tuple(references))
-        numbers[node] = next_item
-        is_named = node.handle is not None and node.tensor is not None
+        items[node] = ~position
+        # Most intermediate results have no living tensor.
+        is_named = node.handle is not None and node.handle() is not None and node.tensor is not None
         if not only_roots and (is_named or node.depth == 0 or (for_gradients and _is_costly_operand(node))):
-            keep.add(_viewed_item(node, inputs_of, numbers))
-        next_item += 1
-    keep.update(numbers[root] for root in roots if root in inputs_of)
+            keep.add(_viewed_position(node, inputs_of, items))
+    keep.update(~items[root] for root in roots if root in inputs_of)
     keep.discard(-1)
     frozen = frozenset(keep)
-    return Structure((frozen, *key), nodes, leaves, frozen, operands)
+    return Structure((frozen, *key), leaves, [*inputs_of], frozen)
+
+
+_ONLY: Final = frozenset((0,))
 
 
 def _is_costly_operand(node: Node) -> bool:
@@ -135,11 +156,11 @@ def _is_costly_operand(node: Node) -> bool:
     return node.history is not None and (op.kind in ("matmul", "conv") or (op.kind == "data" and op.computes))
 
 
-def _viewed_item(node: Node, inputs_of: dict[Node, tuple[Any, ...]], numbers: dict[Node, int]) -> int:
-    """Return the item of the op that computes the base of a view; -1 for a view of data."""
+def _viewed_position(node: Node, inputs_of: dict[Node, tuple[Any, ...]], items: dict[Any, int]) -> int:
+    """Return the position of the op that computes the base of a view; -1 for a view of data."""
     while node in inputs_of and node.call is not None and node.call.op.kind == "view":
         node = inputs_of[node][0]
-    return numbers[node] if node in inputs_of else -1
+    return ~items[node] if node in inputs_of else -1
 
 
 def depends_on_placeholder(node: Node) -> bool:
@@ -198,11 +219,11 @@ def item_graph(structure: Structure, merge: bool = False) -> ItemGraph:
         merge: True to compute equal ops on equal operands once. Random ops have their seed as an operand, so equal
             operands mean equal results.
     """
-    graph = ItemGraph({item: {"spec": getattr(leaf, "spec", None)} for item, leaf in structure.leaves})
+    graph = ItemGraph({item: {"spec": getattr(leaf, "spec", None)} for item, leaf in enumerate(structure.leaves)})
     merged: dict[int, int] = {}
     first: dict[Any, int] = {}
-    for (item, node), inputs in zip(structure.nodes, structure.operands, strict=True):
-        call, keep = node.call, item in structure.keep
+    for position, (node, inputs) in enumerate(zip(structure.nodes, structure.operands, strict=True)):
+        item, call, keep = len(structure.leaves) + position, node.call, position in structure.keep
         if merge:
             if merged:
                 inputs = tuple([merged.get(source, source) for source in inputs])
@@ -224,12 +245,12 @@ def described_graph(structure: Structure) -> nx.DiGraph:
     or "number" with spec None. The edge attribute `slots` lists the operand positions, so that x + x keeps both.
     """
     graph = item_graph(structure).networkx()
-    for item, leaf in structure.leaves:
+    for item, leaf in enumerate(structure.leaves):
         if isinstance(leaf, Node):
             graph.nodes[item].update(op="data", line=leaf.line)
         else:
             graph.nodes[item].update(op="number", number=type(leaf), line="")
-    for (item, node), inputs in zip(structure.nodes, structure.operands, strict=True):
+    for (item, node), inputs in zip(structure.numbered, structure.operands, strict=True):
         call = node.call
         assert call is not None
         graph.nodes[item].update(op=call.op.name, ggml=call.op.ggml, attributes=call.attributes, line=node.line)

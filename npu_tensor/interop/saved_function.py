@@ -252,10 +252,11 @@ class _Writer:
             values |= dict(part.arguments)
             values |= {item: number(tensor) for item, tensor in part.outside}
             values |= {item: earlier[there] for item, there in part.prepared}
-            for item, leaf in part.structure.leaves:
+            for item, leaf in enumerate(part.structure.leaves):
                 if item not in values:
                     values[item] = number(leaf) if isinstance(leaf, Node) else [leaf]
-            for (item, recorded), operands in zip(part.recorded, part.structure.operands, strict=True):
+            recorded_ops = zip(part.recorded, part.structure.operands, strict=True)
+            for item, (recorded, operands) in enumerate(recorded_ops, len(part.structure.leaves)):
                 call = recorded.call
                 assert call is not None
                 require_op(call.op.name)
@@ -307,7 +308,7 @@ def _outside(trace: Trace) -> Iterator[Tensor | Node]:
     """Yield the tensors from outside that a trace reads, changes or returns, and its constants."""
     for part in (trace.preparation, trace.main):
         yield from (tensor for _, tensor in part.outside)
-        for item, leaf in part.structure.leaves:
+        for item, leaf in enumerate(part.structure.leaves):
             if isinstance(leaf, Node) and part.template[item] is not None:
                 yield leaf
     for result in trace.results:

@@ -197,8 +197,8 @@ class Jitted(Generic[P, R]):
         if not stages:
             return Explanation()
         main = trace.main.structure
-        graph = structure_of([node for item, node in main.nodes if item in main.keep], only_roots=True)
-        prepared = {node for _, node in trace.preparation.structure.nodes} - {node for _, node in main.nodes}
+        graph = structure_of([main.nodes[position] for position in sorted(main.keep)], only_roots=True)
+        prepared = {*trace.preparation.structure.nodes}.difference(main.nodes)
         return explain_plans(graph, stages, trace.devices, prepared)
 
     def _call_method(self, instance: Any, *args: Any, **kwargs: Any) -> R:

@@ -96,7 +96,7 @@ class TracedPart(NamedTuple):
         arguments: Items that are tensor arguments, each with the number of the argument.
         outside: Items that are tensors from outside the function.
         prepared: Items that an earlier stage has computed, each with its item there.
-        recorded: Ops of the items, with their lines.
+        recorded: Ops of the nodes, with their lines.
         persistent: See `PlanningContext`.
         replaced: See `PlanningContext`.
         plan: Plan that computes the items; None if there is nothing to compute.
@@ -107,7 +107,7 @@ class TracedPart(NamedTuple):
     arguments: tuple[tuple[int, int], ...]
     outside: tuple[tuple[int, Tensor], ...]
     prepared: tuple[tuple[int, int], ...]
-    recorded: tuple[tuple[int, Recorded], ...]
+    recorded: tuple[Recorded, ...]
     persistent: frozenset[int]
     replaced: frozenset[tuple[int, int]] = frozenset()
     plan: Plan | None = None
@@ -237,10 +237,12 @@ def trace_call(
     varying = {*watch.draws, *numbers, *(node for node, read in outside.items() if varies(read))}
     prepared = prepared_nodes(roots, varying)
     preparation = _stage(structure_of(prepared, only_roots=True), numbers, outside)
-    earlier = {node: item for item, node in preparation.structure.nodes if item in preparation.structure.keep}
+    kept = preparation.structure.keep
+    numbered = enumerate(preparation.structure.numbered)
+    earlier = {node: item for position, (item, node) in numbered if position in kept}
     structure = structure_of(roots, pending_ops(roots, earlier), only_roots=True)
     main = _stage(structure, numbers, outside, earlier)
-    items = {node: item for item, node in structure.nodes}
+    items = {node: item for item, node in structure.numbered}
     planned = {t: PlannedResult(items[t._node], t._node.spec) for t in outputs if t._node in items}
     results = tuple(
         derived[p] if p in derived else not_computed[t] if t in not_computed else planned[t]
@@ -256,7 +258,7 @@ def trace_call(
     new_items = {update.target: update.item for update in updates if update.item is not None}
     replaced = frozenset((item, new_items[tensor]) for item, tensor in main.outside if tensor in new_items)
     seeds = {stand_in: list[int]() for stand_in in watch.draws}
-    for item, leaf in structure.leaves:
+    for item, leaf in enumerate(structure.leaves):
         if type(leaf) is int and leaf in seeds:
             seeds[leaf].append(item)
     return Trace(
@@ -288,7 +290,7 @@ def _stage(
     arguments: list[tuple[int, int]] = []
     read: list[tuple[int, Tensor]] = []
     prepared: list[tuple[int, int]] = []
-    for item, leaf in structure.leaves:
+    for item, leaf in enumerate(structure.leaves):
         if not isinstance(leaf, Node):
             template[item] = leaf
         elif leaf in earlier:
@@ -305,8 +307,10 @@ def _stage(
         arguments=tuple(arguments),
         outside=tuple(read),
         prepared=tuple(prepared),
-        recorded=tuple((item, Recorded(node.call, node.where)) for item, node in structure.nodes),
-        persistent=frozenset(n for n, leaf in structure.leaves if isinstance(leaf, Node) and leaf not in numbers),
+        recorded=tuple(Recorded(node.call, node.where) for node in structure.nodes),
+        persistent=frozenset(
+            n for n, leaf in enumerate(structure.leaves) if isinstance(leaf, Node) and leaf not in numbers
+        ),
     )
 
 

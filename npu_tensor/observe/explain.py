@@ -56,10 +56,10 @@ def explain_plans(
     places = [device.uri for device in accelerators]
     overheads = {device.uri: overhead(device, MEASURES["latency"]) for device in accelerators}
     shared_contexts = {device.uri: device.shared_contexts for device in accelerators}
-    rank = {node: number for number, (_, node) in enumerate(graph.nodes)}
+    rank = {node: number for number, node in enumerate(graph.nodes)}
     members = []
     for part, each in planned:
-        nodes = dict(part.nodes)
+        nodes = dict(part.numbered)
         origins = each.origins
         members += [
             sorted({rank[nodes[origins.get(item, item)]] for item in entry.task.items}) for entry in each.placed
@@ -72,7 +72,7 @@ def explain_plans(
     steps = sorted(range(len(members)), key=lambda step: placed[step].task.ops != ("copy",))
     step_of = {number: step for step in steps for number in members[step]}
     rows = []
-    for number, (_, node) in enumerate(graph.nodes):
+    for number, node in enumerate(graph.nodes):
         assert node.call is not None
         step = step_of.get(number)
         start = Row(node.call.op.name, brief(node.spec), line=node.line)
@@ -89,7 +89,7 @@ def explain_plans(
         if node in prepared:
             row = rows.pop()
             rows.append(row._replace(why=f"prepared once; {row.why}".removesuffix("; ")))
-    items, edges = [item for item, _ in graph.nodes], item_graph(graph).edges
+    items, edges = [item for item, _ in graph.numbered], item_graph(graph).edges
     return Explanation(rows, Work(items, leaves(graph), edges, members, plans, overheads, shared_contexts))
 
 

@@ -44,12 +44,10 @@ def prepare(placement: Cut, context: PlanningContext) -> None:
         finish_builds()
 
 
-def bind(placement: Cut, context: PlanningContext, size: int, origins: Mapping[int, int], builds_before: int) -> Plan:
-    """Return the plan of placed tasks, for a list of `size` values.
-
-    `origins` has items that were not recorded, each with the item that it serves; `builds_before` is the number of
-    builds that had ended before planning began.
-    """
+def bind(
+    placement: Cut, context: PlanningContext, size: int, first_op: int, origins: Mapping[int, int], builds_before: int
+) -> Plan:
+    """Return the plan of placed tasks. See `Plan` for the other arguments."""
     tasks, aliases, kept = placement.partition
     on_accelerators = {
         position
@@ -82,6 +80,7 @@ def bind(placement: Cut, context: PlanningContext, size: int, origins: Mapping[i
         counts=counts,
         aliases=aliases,
         size=size,
+        first_op=first_op,
         origins=origins,
         asynchronous=asynchronous,
         builds_before=builds_before if pending else None,

@@ -28,7 +28,7 @@ class RecordedOp(Protocol):
     def line(self) -> str: ...
 
 
-Ops = Sequence[tuple[int, RecordedOp]]
+Ops = Sequence[RecordedOp]
 BoundStep = tuple[Step, tuple[int, ...]]
 """A step, and the items that no later step reads."""
 
@@ -59,6 +59,7 @@ class Plan:
         counts: Number of kernels of each of `steps`; more than one where an NPU runs several in a launch.
         aliases: Kept views, each with the item whose buffer it shares.
         size: Length of the list of values.
+        first_op: Item of the first recorded op. Those of the other recorded ops follow.
         origins: Items that were not recorded, each with the item that it serves.
         asynchronous: Devices of steps that return before their work is done.
         builds_before: None if all kernels are final; else the number of builds that had ended before the plan was made
@@ -71,6 +72,7 @@ class Plan:
     counts: tuple[int, ...]
     aliases: tuple[tuple[int, int], ...]
     size: int
+    first_op: int
     origins: Mapping[int, int] = field(default_factory=dict)
     asynchronous: tuple[AsynchronousDevice, ...] = ()
     builds_before: int | None = None
@@ -97,7 +99,7 @@ class Plan:
 
         Args:
             values: Values by item. Those of leaves are filled in; others are None. The list grows to `size`.
-            recorded: Ops with their items, for error messages and events.
+            recorded: Recorded ops, for error messages and events.
             wait: True to return only after asynchronous devices have finished.
 
         Raises:
@@ -129,7 +131,7 @@ class Plan:
     def _failed(self, error: NpuTensorError | MemoryError, values: Sequence[Any], recorded: Ops) -> NpuTensorError:
         """Return the error of a step with the lines that recorded the ops it names."""
         if isinstance(error, NpuTensorError):
-            lines = dict.fromkeys(op.line for _, op in recorded if op.call is error.call)
+            lines = dict.fromkeys(op.line for op in recorded if op.call is error.call)
             shown: NpuTensorError = located(error, str(error), ", ".join(lines))
             shown.__cause__ = error.__cause__
             return shown
@@ -146,7 +148,7 @@ class Plan:
         result = max(failed.outputs, key=lambda output: output.nbytes)
         call = failed.calls[failed.items.index(result.item)]
         origin = self.origins.get(result.item, result.item)
-        line = next((op.line for item, op in recorded if item == origin), "")
+        line = next((op.line for item, op in enumerate(recorded, self.first_op) if item == origin), "")
         text = f"{call.op.name}({describe(call.operands)}): out of memory: the result {call.spec} needs "
         return located(OutOfMemoryError(), f"{text}{size(call.spec.nbytes)}", line)
 
@@ -156,7 +158,7 @@ class _Observer:
 
     def __init__(self, plan: Plan, recorded: Ops) -> None:
         self._plan = plan
-        self._lines = {item: op.line for item, op in recorded}
+        self._lines = {item: op.line for item, op in enumerate(recorded, plan.first_op)}
         self._lines |= {item: self._lines[origin] for item, origin in plan.origins.items() if origin in self._lines}
         self._counts = iter(plan.counts)
         self._first = 0  # number of the next kernel

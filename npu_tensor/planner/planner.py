@@ -43,7 +43,7 @@ def plan(
     if chosen.accelerators and config.fallback != "allow":
         key = (key, config.fallback)  # An op on the processor may be an error or a warning.
     if chosen.measure is not None:
-        resident = tuple(_resident(structure.leaves))
+        resident = tuple(_resident(enumerate(structure.leaves)))
     if resident or (persistent is not None and chosen.accelerators):
         key = (key, resident, persistent)  # Accelerators may store constants in an order of their own.
     if replaced:
@@ -78,7 +78,7 @@ def _planned(
             resident=resident,
             persistent=persistent,
             replaced=dict(replaced),
-            numbers={item: leaf for item, leaf in structure.leaves if not isinstance(leaf, Node)},
+            numbers={item: leaf for item, leaf in enumerate(structure.leaves) if not isinstance(leaf, Node)},
             uris=chosen.key.uris,
             without_host=chosen.key.without_host,
             fallback=config.fallback,
@@ -97,10 +97,10 @@ def _planned(
             return ready
         with events.collect_parts() as parts:
             try:
-                ready = bind(placement, context, size, origins, builds_before)
+                ready = bind(placement, context, size, len(structure.leaves), origins, builds_before)
             except DeviceError as error:
                 # The op may be part of the function that the user has called, such as argsort of sort.
-                lines = dict.fromkeys(node.line for _, node in structure.nodes if node.call is error.call)
+                lines = dict.fromkeys(node.line for node in structure.nodes if node.call is error.call)
                 raise located(error, str(error), ", ".join(lines)) from error.__cause__
         if events.listeners:
             ops, now, drawn = len(structure.nodes), time.perf_counter(), graph.networkx()

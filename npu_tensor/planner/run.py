@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from npu_tensor.errors import DimensionError, DivisionError
 from npu_tensor.graph.nodes import PLACEHOLDER, Node, Overwriting, no_value_yet
 from npu_tensor.graph.structure import Structure, is_loss, pending_ops, structure_of
 from npu_tensor.graph.tracing import watches
 from npu_tensor.planner import selection
-from npu_tensor.planner.parts import parts
+from npu_tensor.planner.parts import LONGEST, parts
 from npu_tensor.planner.planner import plan
 from npu_tensor.planner.selection import Selection
 
@@ -57,11 +57,11 @@ def _try(node: Node) -> bool:
 def _compute(nodes: Sequence[Node], wait: bool = True, chosen: Selection | None = None) -> None:
     chosen = selection.active if chosen is None else chosen
     pending = pending_ops(nodes)
-    todo = parts(pending, nodes)
     for_gradients = is_loss(nodes)
-    if len(todo) == 1:
+    if len(pending) <= LONGEST:
         _realize_part(structure_of(nodes, pending, for_gradients=for_gradients), wait, chosen)
         return
+    todo = parts(pending, nodes)
     del pending  # It would keep the values that later parts read, as `todo` would.
     while todo:
         _realize_part(structure_of(todo.pop(0), for_gradients=for_gradients), False, chosen)
@@ -87,18 +87,18 @@ def _realize_part(structure: Structure, wait: bool, chosen: Selection) -> None:
     if not structure.nodes:
         return
     ready = plan(structure, chosen)
-    values: list[Any] = [None] * ready.size
-    for item, leaf in structure.leaves:
-        value = leaf.value if isinstance(leaf, Node) else leaf
-        if value is PLACEHOLDER:
-            readers = zip(structure.nodes, structure.operands, strict=True)
-            reader = next(node for (_, node), operands in readers if item in operands)
-            raise no_value_yet(None if watches else reader)
-        values[item] = value
+    values = structure.values()
+    if PLACEHOLDER in values:
+        item = values.index(PLACEHOLDER)
+        readers = zip(structure.nodes, structure.operands, strict=True)
+        reader = next(node for node, operands in readers if item in operands)
+        raise no_value_yet(None if watches else reader)
     ready.run(values, structure.nodes, wait)
-    for item, node in structure.nodes:
-        value = values[item]
-        if value is not None and item in structure.keep:
+    for position in structure.keep:
+        value = values[ready.first_op + position]
+        if value is not None:
+            node = structure.nodes[position]
             node.value = value
             node.inputs = ()
+    for node in structure.nodes:
         node.depth = 0

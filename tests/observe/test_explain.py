@@ -179,7 +179,7 @@ def small() -> Explanation:
         Row("permute", "bf16[128, 64]", why="same", line="a.py:5"),
         Row("cumsum", "bf16[128, 64]", "cpu", "numpy", "none", 6.4e-6, None, 65500, "same", "a.py:6"),
     ]
-    plan = Plan((stand_in("sim:npu2", 3.5e-4, "x", (copy, copy)), stand_in("cpu", 6.4e-6)), (), (1, 1), (), 0)
+    plan = Plan((stand_in("sim:npu2", 3.5e-4, "x", (copy, copy)), stand_in("cpu", 6.4e-6)), (), (1, 1), (), 0, 0)
     work = Work(
         items=(2, 4, 5, 6),
         edges=((2, 4), (4, 5), (5, 6)),
@@ -306,7 +306,7 @@ def test_no_line_is_the_packages_own() -> None:
     recorded = set()
     for name, function in PUBLIC.items():
         for tensor in results(function):
-            for _, node in structure_of([tensor._node]).nodes:
+            for node in structure_of([tensor._node]).nodes:
                 assert node.line.startswith(f"{THIS_FILE}:"), f"{name}: {node.call} at {node.line}"
                 recorded.add(name)
     assert recorded >= {"relu", "Tensor.__iadd__", "Tensor.reshape", "nn.functional.relu", "linalg.norm"}

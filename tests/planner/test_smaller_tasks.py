@@ -1,7 +1,6 @@
 """Tasks that an accelerator refuses are cut into parts that it has kernels for."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ from test_fusion import RandomProgram
 
 import npu_tensor as nt
 from npu_tensor.dtypes import DType
-from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.structure import item_graph, structure_of
 from npu_tensor.planner.fuse import partitions
 from npu_tensor.planner.fuse.lower import lower
@@ -130,16 +128,14 @@ def test_the_processor_computes_what_is_left_however_little_a_device_takes(seed:
     for _ in range(25):
         results = maps_and_rows(draw)
         actual = structure_of([t._node for t, _ in results])
-        numbers = {node: item for item, node in actual.nodes}
+        numbers = {node: item for item, node in actual.numbered}
         refused, size = set(draw.choice(["add", "sub", "relu", "sum", "max"], 3)), draw.integers(1, 5)
 
         def takes(task: Task, refused: set[str] = refused, size: int = size) -> bool:
             return len(task.ops) <= size and refused.isdisjoint(task.ops)
 
         for tasks in partitions(lower(item_graph(actual, merge=True)), Fusion(streams=int(draw.integers(1, 4))), takes):
-            values: list[Any] = [None] * (len(actual.leaves) + len(actual.nodes))
-            for item, leaf in actual.leaves:
-                values[item] = leaf.value if isinstance(leaf, Node) else leaf
+            values = actual.values()
             for task in tasks.tasks:
                 kernel = compiled.claim(task)
                 assert not isinstance(kernel, Refusal)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import quantiles
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -18,7 +18,6 @@ import numpy as np
 import npu_tensor as nt
 from npu_tensor.cli.calibrate.probes import Probe, kernel, positive, typical
 from npu_tensor.config import config
-from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels.offer import HostOperand
 from npu_tensor.ops.declare import Layout
@@ -97,9 +96,7 @@ def _with_launches(rates: NpuRates, device: NpuDevice, rounds: int) -> NpuRates:
         launches = device.launches(own, [steps[n] for n in numbers], unused, {}, own)
         if len(launches) > 1:
             return None
-        values: list[Any] = [None] * (len(graph.leaves) + len(graph.nodes))
-        for item, leaf in graph.leaves:
-            values[item] = leaf.value if isinstance(leaf, Node) else leaf
+        values = graph.values()
         return launch_seconds(device, rounds, lambda: launches[0].step(values)).done
 
     # Unmeasurable differences count as a hundredth of a launch.

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from npu_tensor.errors import DeviceError, NpuTensorError
-from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.planner.fuse import cut
 from npu_tensor.task import Device, Refusal, Task
@@ -100,7 +99,5 @@ def kernel(device: Device, result: Tensor) -> tuple[Task, Any, Probe]:
     if isinstance(answer, Refusal):
         raise DeviceError(f"{device.uri} has no kernel for what is measured: {answer.reason}")
     step = answer.bind()
-    values: list[Any] = [None] * (len(graph.leaves) + len(graph.nodes))
-    for item, leaf in graph.leaves:
-        values[item] = leaf.value if isinstance(leaf, Node) else leaf
+    values = graph.values()
     return task, answer, lambda: step(values)

@@ -24,7 +24,7 @@ def graph_html(node: Node) -> str:
         return page.paragraph(f"more than {MOST_DRAWN} ops recorded")
     structure = structure_of([node])
     boxes = leaves(structure)
-    for item, each in structure.nodes:
+    for item, each in structure.numbered:
         assert each.call is not None
         tip = "\n".join(filter(None, (f"{each.call.op.name} {brief(each.spec)}", each.line)))
         boxes[item] = Box("lazy", each.call.op.name, brief(each.spec), tip)

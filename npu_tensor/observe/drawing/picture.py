@@ -112,9 +112,9 @@ def brief(spec: Spec) -> str:
 def leaves(graph: Structure) -> dict[int, Box]:
     """Return the boxes of a graph's input values: data and numbers."""
     boxes = {}
-    readers = [(node.call, inputs) for (_, node), inputs in zip(graph.nodes, graph.operands, strict=True)]
+    readers = [(node.call, inputs) for node, inputs in zip(graph.nodes, graph.operands, strict=True)]
     seeds = {inputs[0] for call, inputs in readers if call is not None and call.op.operands[:1] == ("seed",)}
-    for item, leaf in graph.leaves:
+    for item, leaf in enumerate(graph.leaves):
         if isinstance(leaf, Node):
             boxes[item] = Box("leaf", brief(leaf.spec), tip="a value from outside")
         elif item in seeds:

@@ -128,7 +128,7 @@ class Model:
         if not result.nodes:
             return
         plan = planner.plan(result)
-        values = {item: self.of(leaf.value) for item, leaf in result.leaves if isinstance(leaf, Node)}
+        values = {item: self.of(leaf.value) for item, leaf in enumerate(result.leaves) if isinstance(leaf, Node)}
         for placed in plan.placed:
             task = placed.task
             operands = getattr(placed.kernel, "offer", None)
@@ -147,7 +147,7 @@ class Model:
                     values[task.inputs[operand.number].item].read_by_npu(form(operand))
         nt.realize(*tensors, wait=wait) if len(tensors) > 1 else tensors[0].realize(wait=wait)
         bases = dict(plan.aliases)
-        for item, node in result.nodes:
+        for item, node in result.numbered:
             if node.value is not None:
                 self.of_buffer[node.value] = values[bases.get(item, item)]
 
