@@ -63,9 +63,9 @@ def metadata(architecture: str = "llama") -> dict[str, Any]:
     }
 
 
-def weights(architecture: str = "llama", has_head: bool = False, seed: int = 0) -> dict[str, np.ndarray]:
+def weights(architecture: str = "llama", has_head: bool = False) -> dict[str, np.ndarray]:
     """Return float32 weights by GGUF name, including those that the architecture adds to Llama's."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
 
     def matrix(outputs: int, inputs: int) -> np.ndarray:
         return random.standard_normal((outputs, inputs), np.float32) / np.float32(np.sqrt(inputs))

@@ -106,11 +106,6 @@ class ElementwiseForm(NamedTuple):
         return (*self.rows, *self.columns)
 
     @property
-    def alternates(self) -> bool:
-        """True if several inputs share a channel."""
-        return max(map(len, self.channels)) > 1
-
-    @property
     def carrier(self) -> int:
         """Channel that carries the resident inputs: the widest elements among channels with one input; -1 if none."""
         alone = [number for number, channel in enumerate(self.channels) if len(channel) == 1]

@@ -598,11 +598,9 @@ class SequenceBuilder:
         """Send a part of a host buffer into a fifo. Without a group it belongs to the one that `build` ends."""
         self.transfer(fifo, buffer, pattern, group, wait)
 
-    def drain(
-        self, fifo: ObjectFifo, buffer: HostBuffer, pattern: AccessPattern, group: int | None = None, wait: bool = True
-    ) -> None:
+    def drain(self, fifo: ObjectFifo, buffer: HostBuffer, pattern: AccessPattern, group: int | None = None) -> None:
         """Write the output of a fifo to a part of a host buffer."""
-        self.transfer(fifo, buffer, pattern, group, wait)
+        self.transfer(fifo, buffer, pattern, group)
 
     def transfer(
         self,

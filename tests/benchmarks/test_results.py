@@ -56,7 +56,7 @@ ROWS = (
 )
 
 
-def slower(factors: dict[int, float], threshold: float = 1.25) -> list[tuple[str, str, str]]:
+def slower(factors: dict[int, float]) -> list[tuple[str, str, str]]:
     """Return the reported slowdowns if the times of these rows are multiplied by factors."""
     old = session(ROWS)
     new = copy.deepcopy(old)
@@ -64,7 +64,7 @@ def slower(factors: dict[int, float], threshold: float = 1.25) -> list[tuple[str
         new["rows"][number]["p50"] *= factor
     return [
         (change.row["case"], change.row["contender"], change.row["kind"])
-        for change in regressions(changes(old, new), threshold)
+        for change in regressions(changes(old, new), 1.25)
     ]
 
 

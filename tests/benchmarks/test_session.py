@@ -98,8 +98,8 @@ def case_of(compute: Callable[..., Any], values: np.ndarray) -> Case:
 VALUES = np.linspace(-1, 1, 64, dtype=np.float32)
 
 
-def found_for(case: Case, *libraries: Library, amount: Amount = LITTLE) -> tuple[list[Row], list[LeftOut]]:
-    result = list(measured(case, libraries, amount))
+def found_for(case: Case, *libraries: Library) -> tuple[list[Row], list[LeftOut]]:
+    result = list(measured(case, libraries, LITTLE))
     return [row for row in result if isinstance(row, Row)], [row for row in result if isinstance(row, LeftOut)]
 
 

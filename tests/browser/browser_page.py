@@ -92,22 +92,22 @@ class Box(NamedTuple):
     def height(self) -> float:
         return self.bottom - self.top
 
-    def holds(self, other: Box, slack: float = 1.0) -> bool:
-        """Return True if `other` lies inside, or at most `slack` pixels outside."""
+    def holds(self, other: Box) -> bool:
+        """Return True if `other` lies inside, or at most one pixel outside."""
         return (
-            self.left - slack <= other.left
-            and self.top - slack <= other.top
-            and other.right <= self.right + slack
-            and other.bottom <= self.bottom + slack
+            self.left - 1 <= other.left
+            and self.top - 1 <= other.top
+            and other.right <= self.right + 1
+            and other.bottom <= self.bottom + 1
         )
 
 
-def overlaps(boxes: Sequence[Box], slack: float = 1.0) -> list[tuple[Box, Box]]:
-    """Pairs that cover each other by more than `slack` pixels in both directions."""
+def overlaps(boxes: Sequence[Box]) -> list[tuple[Box, Box]]:
+    """Pairs that cover each other by more than one pixel in both directions."""
     return [
         (a, b)
         for a, b in combinations(boxes, 2)
-        if min(a.right, b.right) - max(a.left, b.left) > slack and min(a.bottom, b.bottom) - max(a.top, b.top) > slack
+        if min(a.right, b.right) - max(a.left, b.left) > 1 and min(a.bottom, b.bottom) - max(a.top, b.top) > 1
     ]
 
 

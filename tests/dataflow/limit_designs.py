@@ -116,22 +116,20 @@ def fan(inputs: int, outputs: int, fills: Sequence[int] = (), drains: Sequence[i
     return d.build()
 
 
-def cores(tiles: Sequence[Tile], columns: int, inputs: int = 1, outputs: int = 1, shim: Tile | None = None) -> Design:
-    """Workers that each have their own fifos to and from the shim tile of their column, or of `shim`."""
+def cores(tiles: Sequence[Tile], columns: int) -> Design:
+    """Workers that each have their own fifos to and from the shim tile of their column."""
     d = Builder("cores", "aie2p", columns)
     type = ObjectType("int32", (16,))
     host = d.host_buffer("x", "int32", 16)
-    result = d.host_buffer("y", "int32", 16 * outputs * len(tiles))
-    work = d.function("work", [type] * (inputs + outputs), SOURCE)
+    result = d.host_buffer("y", "int32", 16 * len(tiles))
+    work = d.function("work", [type, type], SOURCE)
     drains = []
     for n, tile in enumerate(tiles):
-        place = shim or Tile(tile.column, 0)
-        ins = [d.fifo(f"in{n}_{i}", type, place, [tile]) for i in range(inputs)]
-        outs = [d.fifo(f"out{n}_{i}", type, tile, [place]) for i in range(outputs)]
-        d.worker(tile, _once(work), [*ins, *outs])
-        for fifo in ins:
-            d.fill(fifo, host, AccessPattern.linear(16))
-        drains += outs
+        shim = Tile(tile.column, 0)
+        fill = d.fifo(f"in{n}", type, shim, [tile])
+        drains.append(d.fifo(f"out{n}", type, tile, [shim]))
+        d.worker(tile, _once(work), [fill, drains[-1]])
+        d.fill(fill, host, AccessPattern.linear(16))
     for i, fifo in enumerate(drains):
         d.drain(fifo, result, AccessPattern.linear(16, 16 * i))
     return d.build()
@@ -189,7 +187,6 @@ def split_join(
     parts: int,
     depth: int = 2,
     join: bool = True,
-    part: int = 64,
     offsets: Sequence[int] | None = None,
     whole: int | None = None,
 ) -> Design:
@@ -199,10 +196,10 @@ def split_join(
         parts: Number of parts of an object.
         depth: Depth of the fifos.
         join: True if split and join are in one memtile.
-        part: Elements of a part.
         offsets: Offsets of the split, if they are not the right ones.
         whole: Elements of the split object, if they are not the right number.
     """
+    part = 64
     d = Builder("split_join", "aie2p", columns=2)
     elements = whole or part * parts
     host = d.host_buffer("x", "int32", elements)

@@ -57,10 +57,10 @@ class _Drawer(Drawer):
 
     # --- statements
 
-    def _keep(self, statement: str, errors: float = 0.3) -> bool:
+    def _keep(self, statement: str) -> bool:
         """Run the statement and make it part of the program. One that raises is kept sometimes, outside of jit."""
         error = execute(statement, self.scope)
-        if error is None or (not self.captured and self.random.random() < errors):
+        if error is None or (not self.captured and self.random.random() < 0.3):
             self.statements.append(statement)
         return error is None
 

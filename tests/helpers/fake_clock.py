@@ -4,8 +4,8 @@
 class Clock:
     """Stands for the module time on a machine on which nothing but waiting takes time."""
 
-    def __init__(self, now: float = 1000.0) -> None:
-        self.now = now
+    def __init__(self) -> None:
+        self.now = 1000.0
         self.shortest = 1e-3
 
     def monotonic(self) -> float:

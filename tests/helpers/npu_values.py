@@ -60,7 +60,8 @@ def reordered(times: int, seed: int = 0) -> tuple[nt.Tensor, Array]:
 class Rearranged:
     """Kernels of three configurations one after another, with values that die inside; no number changes."""
 
-    def __init__(self, rows: int = 16) -> None:
+    def __init__(self) -> None:
+        rows = 16
         self.order = np.random.default_rng(rows).permutation(rows).astype(np.int32)
         self.x, self.y = normal(rows, 32), normal(rows, 32, seed=1)
         self.operands = tuple(map(nt.from_numpy, (self.x, self.y, self.order)))

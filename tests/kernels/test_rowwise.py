@@ -453,8 +453,8 @@ def test_softmax_of_any_shape(rows: int, length: int, columns: int, seed: int) -
     np.testing.assert_allclose(got.astype(np.float64), exact(x).softmax(-1), rtol=2**-8 + 2**-12)
 
 
-def refused(tensor: nt.Tensor, float32: Any = "exact") -> str:
-    answer = rowwise.claim(row_task(tensor), Target(ARRAYS["aie2"], 4, float32))
+def refused(tensor: nt.Tensor) -> str:
+    answer = rowwise.claim(row_task(tensor), Target(ARRAYS["aie2"], 4))
     assert isinstance(answer, Refusal)
     return answer.reason
 

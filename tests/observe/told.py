@@ -31,9 +31,9 @@ class Teller:
             built.append(events.KernelBuilt(name, "cpu", taken, when=self.now, thread=self.thread))
         self._tell(events.PlanBuilt, 2 * steps, steps, seconds, plan, compile_seconds, tuple(built))
 
-    def phase(self, name: Literal["convert", "sync", "dispatch", "run"], seconds: float, device: str = "npu") -> None:
+    def phase(self, name: Literal["convert", "sync", "dispatch", "run"], seconds: float) -> None:
         self.now += seconds
-        self._tell(events.Phase, name, device, seconds)
+        self._tell(events.Phase, name, "npu", seconds)
 
     def simulated(self, seconds: float, timeline: object = None) -> None:
         self._tell(events.KernelSimulated, "add", "sim:npu2", 10, 20, 30, seconds, "ddr", timeline)

@@ -34,9 +34,9 @@ def _arrays(dtype: str = "float32") -> list[np.ndarray[Any, Any]]:
     return [(0.4 * drawn.standard_normal(shape)).astype(dtype) for shape in SHAPES]
 
 
-def _data(dtype: str = "float32") -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _data() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     drawn = np.random.default_rng(0)
-    x = drawn.standard_normal((32, 8)).astype(dtype)
+    x = drawn.standard_normal((32, 8), np.float32)
     return x, np.sin(x.sum(1, keepdims=True))
 
 

@@ -53,7 +53,6 @@ class Accelerator:
         self.switch_cost = expense(2.6 * MS)
         self.contexts = contexts or {}
         self.reconfiguration_cost = expense(0.04 * MS) if mixes else None
-        self.claims = 0
         self.ran: list[str] = []
         self.members = (self,)
 
@@ -71,7 +70,6 @@ class Accelerator:
         return [PlannedLaunch(1, step) for step in steps]
 
     def claim(self, task: Task) -> Kernel | Refusal:
-        self.claims += 1
         return Taken(self, task) if task.name in self.costs else Refusal(f"no kernel for {task.name}")
 
     def share_configurations(self, kernels: Sequence[Kernel], once: bool) -> None:

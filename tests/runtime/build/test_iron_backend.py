@@ -15,7 +15,7 @@ from iron_standin import PEANO, VERSION, executable, install
 
 import npu_tensor
 from npu_tensor.config import config
-from npu_tensor.dataflow.array import Arch, Tile
+from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.check import require_valid
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
 from npu_tensor.errors import BuildError
@@ -32,11 +32,10 @@ SAYS = "clang version 21.0.0 (https://github.com/Xilinx/llvm-aie 0123456789abcde
 def negate(
     flags: tuple[str, ...] = ("-DTILE=256",),
     header: str = "nt/memory.hpp",
-    arch: Arch = "aie2p",
     words: Mapping[str, int] = WORDS,
 ) -> Design:
     """One core, one kernel function, two runtime parameters."""
-    d = Builder("negate", arch, columns=1)
+    d = Builder("negate", "aie2p", columns=1)
     x, y = d.host_buffer("x", "int32", 4096), d.host_buffer("y", "int32", 4096)
     tile = ObjectType("int32", (256,))
     parameters = [d.parameter(name, Tile(0, 2), count) for name, count in words.items()]

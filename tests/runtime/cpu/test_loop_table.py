@@ -101,12 +101,6 @@ class Table(nt.nn.Module):
         self.rows[row] = value.softmax(-1)
         return self.rows.softmax(-1).softmax(0)
 
-    @nt.jit
-    def put_two(self, first: nt.Tensor, second: nt.Tensor, value: nt.Tensor) -> nt.Tensor:
-        self.rows[first] = value.softmax(-1)
-        self.rows[second] = value
-        return self.rows.softmax(-1)
-
 
 def test_memory_that_is_overwritten(calls: list[int]) -> None:
     table, random, state = np.zeros((6, 4), np.float32), np.random.default_rng(0), Table()

@@ -58,9 +58,9 @@ class FaultyNpu(Faults):
         complaints: Errors of the runtime.
     """
 
-    def __init__(self, context_limit: int = 16) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.context_limit = context_limit
+        self.context_limit = 16
         self.polls = 0
         self.syncs_ask = False
         self.complaints: list[str] = []

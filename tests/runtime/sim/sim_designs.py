@@ -56,15 +56,14 @@ class Functions(NamedTuple):
     refuse_negative: KernelFunction
 
 
-def functions(d: Builder, type: ObjectType, result: ObjectType | None = None, words: int = 2) -> Functions:
-    result = result or type
-    parameter = ObjectType("int32", (words,))
+def functions(d: Builder, type: ObjectType) -> Functions:
+    parameter = ObjectType("int32", (2,))
     return Functions(
-        d.function("nt_copy", [type, result, "int32"], SOURCE, cycles=7),
-        d.function("nt_add", [type, type, result, "int32"], SOURCE, cycles=11),
-        d.function("nt_affine", [parameter, type, result, "int32"], SOURCE, cycles=13),
-        d.function("nt_scale", [type, result, "float32", "int32"], SOURCE, cycles=17),
-        d.function("nt_refuse_negative", [type, result, "int32"], SOURCE, cycles=19),
+        d.function("nt_copy", [type, type, "int32"], SOURCE, cycles=7),
+        d.function("nt_add", [type, type, type, "int32"], SOURCE, cycles=11),
+        d.function("nt_affine", [parameter, type, type, "int32"], SOURCE, cycles=13),
+        d.function("nt_scale", [type, type, "float32", "int32"], SOURCE, cycles=17),
+        d.function("nt_refuse_negative", [type, type, "int32"], SOURCE, cycles=19),
     )
 
 
@@ -99,13 +98,13 @@ def run(loaded: LoadedDesign, *inputs: npt.ArrayLike, words: Sequence[int] = ())
 
 
 def copy_design(
-    objects: int, elements: int = 16, *, filled: int | None = None, drained: int | None = None, wait_fill: bool = False
+    objects: int, *, filled: int | None = None, drained: int | None = None, wait_fill: bool = False
 ) -> Design:
-    """`objects` objects of int32 from host buffer x through a core to y. filled and drained: elements, if others."""
+    """`objects` objects of 16 int32 from host buffer x through a core to y. filled and drained: elements, if others."""
     d = Builder("copy", "aie2p", columns=1)
-    total = objects * elements
+    total = objects * 16
     x, y = d.host_buffer("x", "int32", total), d.host_buffer("y", "int32", total)
-    type = ObjectType("int32", (elements,))
+    type = ObjectType("int32", (16,))
     copy = functions(d, type).copy
     fx = d.fifo("x0", type, Tile(0, 0), [Tile(0, 2)])
     fy = d.fifo("y0", type, Tile(0, 2), [Tile(0, 0)])

@@ -16,8 +16,8 @@ CYCLES = 7
 """Cycles of the body of `nt_work`; a call takes 20 more."""
 
 
-def worked(d: Builder, type: ObjectType, cycles: int = CYCLES) -> Any:
-    return d.function("nt_work", [type, type], Source("work", ""), cycles=cycles)
+def worked(d: Builder, type: ObjectType) -> Any:
+    return d.function("nt_work", [type, type], Source("work", ""), cycles=CYCLES)
 
 
 def one_core(
@@ -25,7 +25,6 @@ def one_core(
     elements: int,
     *,
     depth: int = 2,
-    cycles: int = CYCLES,
     in_turn: bool = False,
 ) -> Design:
     """Return a design that sends `objects` objects of int32 through one core.
@@ -40,7 +39,7 @@ def one_core(
     x, y = d.host_buffer("x", "int32", objects * elements), d.host_buffer("y", "int32", objects * elements)
     fx = d.fifo("x0", type, SHIM, [CORE], depth=depth)
     fy = d.fifo("y0", type, CORE, [SHIM])
-    work = worked(d, type, cycles)
+    work = worked(d, type)
 
     d.worker(CORE, each(work), [fx, fy])
     if in_turn:
