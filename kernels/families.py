@@ -1,7 +1,4 @@
-"""Selection of the kernel family that has a design for a task.
-
-The family follows from the task's kind and, for data ops, from the op's name.
-"""
+"""Selection of the kernel family that has a design for a task, by the name of the op or by the kind of the task."""
 
 from __future__ import annotations
 
@@ -29,33 +26,32 @@ def _claim_product(task: Task, target: Target) -> Offer | Refusal:
     return rowwise.claim(task, target) if is_vector_product(task) else gemm.claim(task, target)
 
 
-def _claim_convolution(task: Task, target: Target) -> Offer | Refusal:
-    is_depthwise = task.call is not None and task.call.op.name == "conv_2d_dw"
-    return (windows.claim_convolution if is_depthwise else conv.claim)(task, target)
-
-
-KINDS: Final[Mapping[str, Claim]] = {
+BY_KIND: Final[Mapping[str, Claim]] = {
     "map": _claim_map,
     "row": rowwise.claim,
     "matmul": _claim_product,
-    "conv": _claim_convolution,
 }
-DATA_OPS: Final[Mapping[str, Claim]] = {
+"""Families by kind of task."""
+
+BY_OP: Final[Mapping[str, Claim]] = {
     "attention": attention.claim,
     "concat": movement.claim_concat,
+    "conv_2d": conv.claim,
+    "conv_2d_dw": windows.claim_convolution,
     "linear_quantized": quantized.claim,
     "pool_2d": windows.claim_pool,
     "rotate": rope.claim,
     "take": get_rows.claim,
 }
+"""Families of data ops and convolutions, by name of the op."""
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
     """Return the offer of the task's family, or its reason for refusing. A lookup; never raises."""
     if not math.prod(task.shape):
         return Refusal("no elements to compute")
-    own = task.call.op.claim if task.call is not None else None
-    family: Claim | None = own or (DATA_OPS.get(task.ops[0]) if task.kind == "data" else KINDS.get(task.kind))
+    op = task.call.op if task.call is not None else None
+    family: Claim | None = (op and (op.claim or BY_OP.get(op.name))) or BY_KIND.get(task.kind)
     if family is None:
         return Refusal("no NPU kernel for this op")
     dtypes = [source.dtype for source in task.inputs if source.dtype is not None and source.dtype.is_quantized]

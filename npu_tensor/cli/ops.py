@@ -22,7 +22,7 @@ _KEYS: Final = ("ggml", "dtypes", "cpu", "npu")
 _QUOTED: Final = re.compile(r"(: |-> )'([^']*)'")
 
 FAMILIES: Final = {"map": "elementwise", "row": "rowwise", "matmul": "gemm"}
-"""NPU kernel families by kind of op. Data ops have separate families."""
+"""NPU kernel families by kind of op. Data ops and convolutions have families of their own."""
 
 
 def is_internal(op: Op) -> bool:
@@ -32,14 +32,14 @@ def is_internal(op: Op) -> bool:
 
 def op_row(op: Op) -> tuple[str, ...]:
     """Return name, GGML name, dtypes, CPU implementation and NPU kernel family of an op."""
-    from npu_tensor.kernels.families import DATA_OPS
+    from npu_tensor.kernels.families import BY_OP
     from npu_tensor.runtime.cpu.data_ops import COMPILED
 
     name = f"{op.name} ({INTERNAL})" if is_internal(op) else op.name
     if op.kind == "view":
         return name, op.ggml, op.dtypes, "no kernel", ""
     compiled = op.kind != "data" or op.name in COMPILED
-    claim = DATA_OPS.get(op.name) if op.kind == "data" else None
+    claim = BY_OP.get(op.name)
     family = claim.__module__.rpartition(".")[2] if claim else FAMILIES.get(op.kind, "")
     return name, op.ggml, op.dtypes, "compiled" if compiled else "NumPy", family
 

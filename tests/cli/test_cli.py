@@ -140,6 +140,8 @@ def test_ops_describes_those_that_fit_a_pattern() -> None:
     shown = invoke("ops", "softmax", columns=80).output
     assert "softmax(input: Operand, dim: int, dtype: Any = None) -> Tensor\n" in shown
     assert "It can run: CPU, compiled; NPU kernels, rowwise." in shown
+    convolutions = invoke("ops", "conv_2d").output
+    assert all(f"NPU kernels, {family}." in convolutions for family in ("conv", "windows"))
     assert "log_softmax(input" in shown
     assert "mul_mat(a: Tensor, b: Tensor, *, exact: bool = False) -> Tensor" in invoke("ops", "MUL_MAT").output
     unknown = invoke("ops", "softmx")
