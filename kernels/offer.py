@@ -41,11 +41,11 @@ Bfloat16 = Literal["exact", "bfp16"]
 """
 
 Functions = Literal["exact", "approximate"]
-"""Policy for exp, tanh, and sigmoids, whose results element-wise kernels round to bfloat16.
+"""Policy for exp, tanh, sigmoids and gelu, whose results element-wise kernels round to bfloat16.
 
 - exact: compute polynomials of float32.
-- approximate: on the generation with instructions for exp2 and tanh, use these, with errors of a few in a hundred. The
-  older generation always computes polynomials.
+- approximate: compute short polynomials of bfloat16 numbers, with errors of about one in a hundred. The generation with
+  instructions for exp2 and tanh uses these, with errors of a few in a hundred. Exponentials of the older one are exact.
 """
 
 LEAST_ROOM: Final = 32 << 10

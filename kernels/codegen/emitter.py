@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from npu_tensor.dataflow.array import Arch
 from npu_tensor.kernels.codegen.cycles import NO_FORMS, PrimitiveForm, has_code
-from npu_tensor.ops.analysis import Precision, exact_in_bfloat16, needed, nonnegative, precisions
+from npu_tensor.ops.analysis import Precision, exact_in_bfloat16, needed, nonnegative, precisions, roundable
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.ops.primitives import PRIMITIVES
 from npu_tensor.ops.rows import ROW_LENGTH_SLOT
@@ -72,13 +73,20 @@ FORMS: Final[Mapping[str, str]] = {
 # Hoisted C++ of a factor that all vectors of a loop share, by precision.
 FACTORS: Final[Mapping[str, str]] = {"half": "nt::split_alike", "full": "nt::split_below<3>"}
 
-# C++ of the forms that use instructions of aie2p and round to fewer digits than bfloat16 has.
-APPROXIMATE_FORMS: Final[Mapping[str, str]] = {
-    "approximate exp": "nt::approximate_exp({x})",
-    "short approximate exp": "nt::approximate_exp({short_x})",
+# C++ of the forms whose errors are larger than the rounding to bfloat16, by array.
+_POLYNOMIAL_FORMS: Final = {
     "approximate tanh": "nt::approximate_tanh({x})",
     "short logistic": "nt::approximate_logistic({short_x})",
     "short div one plus exp short": "nt::approximate_logistic({short_x}, {short_y})",
+    "short mul one plus erf short": "nt::approximate_one_plus_erf({short_x}, {short_y})",
+}
+APPROXIMATE_FORMS: Final[Mapping[Arch, Mapping[str, str]]] = {
+    "aie2": _POLYNOMIAL_FORMS,
+    "aie2p": {
+        **_POLYNOMIAL_FORMS,
+        "approximate exp": "nt::approximate_exp({x})",
+        "short approximate exp": "nt::approximate_exp({short_x})",
+    },
 }
 
 
@@ -155,7 +163,7 @@ def statements(
     short: Collection[int] = (),
     prefix: str = "v",
     by_reciprocal: bool = False,
-    approximate: bool = False,
+    approximate: Arch | None = None,
 ) -> Statements:
     """Generate the statements that compute `roots` from the expressions in `given`.
 
@@ -171,14 +179,14 @@ def statements(
         short: Members of `given` whose expressions are bfloat16 registers, which are cheaper to multiply.
         prefix: Prefix of the variable names.
         by_reciprocal: True if the C++ variable length_reciprocal replaces divisions by the length of a row.
-        approximate: True to use APPROXIMATE_FORMS.
+        approximate: Array whose APPROXIMATE_FORMS are used.
 
     Raises:
         KeyError: The program has a `refusal`.
     """
     roots = list(program.outputs if roots is None else roots)
     order = needed(program, roots, given)
-    coarse = approximate_forms(program, order, short) if approximate else {}
+    coarse = approximate_forms(program, order, approximate, short)
     precision_of = precisions(program, order, precision, short, tolerant(program, order, coarse))
     forms = cheaper(program, order, precision_of, short, invariant, by_reciprocal, coarse)
     skipped = unread(program, order, forms) - set(roots)
@@ -249,7 +257,7 @@ def _expression(
         constant = None if form.constant is None else _float32(form.constant)
         parts = "" if constant is None else str(_parts(constant, 2 if precision == "half" else 3))
         factors = {"x": values[form.x], "y": values[form.y], "short_x": brief[form.x], "short_y": brief[form.y]}
-        text = FORMS.get(form.name) or APPROXIMATE_FORMS[form.name]
+        text = FORMS.get(form.name) or APPROXIMATE_FORMS["aie2p"][form.name]
         return text.format(precision=precision, constant=constant, parts=parts, **factors)
     if primitive == "constant":
         return broadcast(literal(value, dtype), dtype, lanes)
@@ -276,6 +284,8 @@ def cheaper(
     The arguments are those of `statements`, and the forms found by `approximate_forms`.
     """
     exact = exact_in_bfloat16(program, order, short)
+    if coarse:
+        exact |= roundable(program, order, tolerant(program, order, coarse))
     positive = nonnegative(program, order)
     same = set(invariant)
     for number in order:
@@ -349,19 +359,21 @@ def cheaper(
 
 
 def approximate_forms(
-    program: Program, order: Iterable[int], short: Collection[int] = ()
+    program: Program, order: Iterable[int], arch: Arch | None, short: Collection[int] = ()
 ) -> Mapping[int, PrimitiveForm]:
-    """Find the instructions of `order` that have a form among APPROXIMATE_FORMS."""
+    """Find the instructions of `order` that have a form among APPROXIMATE_FORMS; none for no array."""
+    if arch is None:
+        return NO_FORMS
     exact = exact_in_bfloat16(program, order, short)
     forms = ((number, _approximate(program, number, exact)) for number in order)
-    return {number: form for number, form in forms if form is not None}
+    return {number: form for number, form in forms if form is not None and form.name in APPROXIMATE_FORMS[arch]}
 
 
 def tolerant(program: Program, order: Sequence[int], coarse: Mapping[int, PrimitiveForm]) -> set[int]:
     """Return the instructions that never need full operands because `coarse` forms replace them.
 
-    The errors of hyperbolic tangents hardly depend on those of their operands. The relative error of an exponential
-    is the absolute one of its operand, which grows with it.
+    The errors of hyperbolic tangents and of erf hardly depend on those of their operands. The relative error of an
+    exponential is the absolute one of its operand, which grows with it.
     """
     return unread(program, order, coarse) | {number for number, form in coarse.items() if not form.name.endswith("exp")}
 
@@ -374,19 +386,22 @@ def _approximate(program: Program, number: int, exact: Collection[int]) -> Primi
         return PrimitiveForm("short approximate exp" if is_short else "approximate exp", operands[0], operands[0])
     if primitive == "tanh":
         return PrimitiveForm("approximate tanh", operands[0], operands[0])
-    if primitive == "div" and (power := _power_plus_one(program, operands[1])) is not None:
+    if primitive == "div" and (power := _one_plus(program, operands[1], "exp")) is not None:
         if _constant(program, operands[0]) == 1:
             return PrimitiveForm("short logistic", power, power)
         return PrimitiveForm("short div one plus exp short", operands[0], power)
+    for factor, total in (operands, operands[::-1]) if primitive == "mul" else ():
+        if (angle := _one_plus(program, total, "erf")) is not None:
+            return PrimitiveForm("short mul one plus erf short", factor, angle)
     return None
 
 
-def _power_plus_one(program: Program, number: int) -> int | None:
-    """Return x if an instruction is 1 + exp(x)."""
+def _one_plus(program: Program, number: int, function: str) -> int | None:
+    """Return x if an instruction is 1 + function(x)."""
     primitive, operands, _, _ = program.instructions[number]
-    for one, power in (operands, operands[::-1]) if primitive == "add" else ():
-        if _constant(program, one) == 1 and program.instructions[power].primitive == "exp":
-            return program.instructions[power].operands[0]
+    for one, other in (operands, operands[::-1]) if primitive == "add" else ():
+        if _constant(program, one) == 1 and program.instructions[other].primitive == function:
+            return program.instructions[other].operands[0]
     return None
 
 

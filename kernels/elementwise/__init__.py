@@ -49,18 +49,19 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         tensors.index(number) if operand.layout is not None else ~numbers.index(number)
         for number, operand in enumerate(task.inputs)
     )
-    arch, approximate = target.array.arch, _approximate(task, target)
+    arch, is_approximate = target.array.arch, _is_approximate(task, target)
+    approximate = arch if is_approximate else None
     formula = Formula(task.name, task.program, slots, lanes, _precision(task, target), approximate)
     tiling, predicted = min(((each, cost(each, formula, arch)) for each in tilings), key=lambda pair: cycles(*pair))
     if predicted.program_bytes > PROGRAM_BYTES:
         return Refusal(f"about {predicted.program_bytes} bytes of machine code, and a core has {PROGRAM_BYTES} for it")
     return Offer(
         "elementwise",
-        _reason(task, tiling) + ("; exp and tanh by instructions of the array" if approximate else ""),
+        _reason(task, tiling) + "; approximate functions" * is_approximate,
         partial(design, arch, tiling, formula, predicted),
         tiling.host_operands(),
         tuple((number, dtype) for number, dtype in words if dtype),
-        coarse=approximate,
+        coarse=is_approximate,
     )
 
 
@@ -70,13 +71,13 @@ def _precision(task: Task, target: Target) -> Precision:
     return "full" if exact else "half"
 
 
-def _approximate(task: Task, target: Target) -> bool:
-    """Return True if functions may be approximate, and the program and the array have some."""
+def _is_approximate(task: Task, target: Target) -> bool:
+    """Return True if functions may be approximate, and the program has some for the array."""
+    order = range(len(task.program.instructions))
     return (
         target.functions == "approximate"
-        and target.array.arch == "aie2p"
         and is_rounded(task)
-        and any(step.primitive in ("exp", "tanh") for step in task.program.instructions)
+        and bool(emitter.approximate_forms(task.program, order, target.array.arch))
     )
 
 

@@ -62,7 +62,7 @@ def cost(plan: ElementwisePlan, formula: Formula, arch: Arch) -> CallCost:
     """Compute the cost of the tile function: one step per vector, and a loop per row if there are column operands."""
     program, order = formula.program, list(range(len(formula.program.instructions)))
     short, tile = short_loads(plan.form, formula), plan.form.tile
-    coarse = emitter.approximate_forms(program, order, short) if formula.approximate else {}
+    coarse = emitter.approximate_forms(program, order, formula.approximate, short)
     precision_of = precisions(program, order, formula.precision, short, emitter.tolerant(program, order, coarse))
     forms = emitter.cheaper(program, order, precision_of, short, invariants(plan.form, formula), coarse=coarse)
     skipped = emitter.unread(program, order, forms)
@@ -74,7 +74,7 @@ def cost(plan: ElementwisePlan, formula: Formula, arch: Arch) -> CallCost:
     step = tables.work(program, arch, formula.lanes, precision_of, order, forms, memory)
     loops = -(-tile // plan.width) if plan.form.columns else 1
     trips = -(-tile // formula.lanes // loops)
-    size = tables.program_bytes(program, precision_of, order, forms, "aie2p" if formula.approximate else "aie2")
+    size = tables.program_bytes(program, precision_of, order, forms, formula.approximate or "aie2")
     unrolled = max(1, min(step.unrolled, trips, PROGRAM_BYTES // size))
     together = step.times(unrolled)
     rounds = -(-trips // unrolled)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from npu_tensor.dataflow.array import Arch
 from npu_tensor.kernels.codegen import emitter
 from npu_tensor.kernels.codegen.words import runtime_word
 from npu_tensor.kernels.elementwise.tiling import ElementwiseForm
@@ -34,7 +35,7 @@ class Formula(NamedTuple):
             parameter.
         lanes: Elements per vector.
         precision: Precision that the outputs need.
-        approximate: True to use instructions of less precision; see `emitter.APPROXIMATE_FORMS`.
+        approximate: Array whose `emitter.APPROXIMATE_FORMS` are used.
     """
 
     name: str
@@ -42,7 +43,7 @@ class Formula(NamedTuple):
     slots: tuple[int, ...]
     lanes: int
     precision: Precision
-    approximate: bool = False
+    approximate: Arch | None = None
 
     @property
     def words(self) -> int:

@@ -136,13 +136,22 @@ def nonnegative(program: Program, order: Iterable[int]) -> set[int]:
         elif primitive == "cast":
             is_nonnegative = dtype == "float32" and result.issuperset(operands)
         elif sign == "nonnegative of nonnegative":
-            is_square = primitive == "mul" and operands[0] == operands[1]
+            is_square = primitive == "mul" and _is_square(program, operands, result)
             is_nonnegative = is_square or result.issuperset(operands)
         else:
             is_nonnegative = sign == "nonnegative"
         if is_nonnegative:
             result.add(number)
     return result
+
+
+def _is_square(program: Program, factors: Sequence[int], positive: Collection[int]) -> bool:
+    """Return True if the factors are x and x, or c x and x with a nonnegative c."""
+    first, second = factors
+    primitive, operands, _, _ = program.instructions[first]
+    if primitive == "mul" and second in operands:
+        return operands[operands[0] == second] in positive
+    return first == second
 
 
 def exact_in_bfloat16(program: Program, order: Iterable[int], known: Collection[int] = ()) -> set[int]:
@@ -183,10 +192,8 @@ def precisions(
     result: dict[int, Precision] = dict.fromkeys(order, precision)
     positive = nonnegative(program, order)
     for number in reversed(order):
-        primitive, operands, _, _ = program.instructions[number]
-        error = PRIMITIVES[primitive].error
-        keeps = error in ("kept", "chosen") or (error == "kept of nonnegative" and positive.issuperset(operands))
-        if number not in tolerant and (not keeps or result[number] == "full"):
+        operands = program.instructions[number].operands
+        if number not in tolerant and (result[number] == "full" or not _keeps_errors(program, number, positive)):
             result.update(dict.fromkeys(operands, "full"))
     exact = exact_in_bfloat16(program, order, short)
     for number in order:
@@ -194,6 +201,23 @@ def precisions(
         if primitive == "mul" and exact.issuperset(operands):
             result[number] = "half"  # Products of 8-bit factors lose nothing.
     return result
+
+
+def roundable(program: Program, order: Sequence[int], tolerant: Collection[int]) -> set[int]:
+    """Return the instructions that only `tolerant` ones depend on, with relative errors that do not grow on the way."""
+    read = set(program.outputs)
+    positive = nonnegative(program, order)
+    for number in reversed(order):
+        if number not in tolerant and (number in read or not _keeps_errors(program, number, positive)):
+            read.update(program.instructions[number].operands)
+    return set(order) - read
+
+
+def _keeps_errors(program: Program, number: int, positive: set[int]) -> bool:
+    """Return True if the relative error of an instruction is no larger than that of its operands."""
+    primitive, operands, _, _ = program.instructions[number]
+    error = PRIMITIVES[primitive].error
+    return error in ("kept", "chosen") or (error == "kept of nonnegative" and positive.issuperset(operands))
 
 
 def takes_steps_on_inexact(program: Program, inexact_slots: Collection[int] = ()) -> bool:

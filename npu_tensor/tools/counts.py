@@ -260,7 +260,7 @@ _LOOPS: Final = {
 
 def _statements(arch: Arch) -> Iterator[tuple[str, str]]:
     """Yield the name of each counted function and the C++ that counts it into `out`."""
-    forms = {**emitter.FORMS, **(emitter.APPROXIMATE_FORMS if arch == "aie2p" else {})}
+    forms = {**emitter.FORMS, **emitter.APPROXIMATE_FORMS[arch]}
     names = [(name, "float32") for name in (*_FLOAT.split(), *forms, *_REDUCTIONS.split())]
     names += [
         (name, dtype)

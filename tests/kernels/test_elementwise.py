@@ -247,30 +247,43 @@ def test_float32_by_policy() -> None:
     assert "rounded to bfloat16" in claimed(exp, target("aie2p", 1, "bfloat16")).reason
 
 
-APPROXIMATE: dict[str, tuple[Any, Any, float, float]] = {
-    "exp": (Tensor.exp, np.exp, math.inf, 0.0325),
-    "tanh": (Tensor.tanh, np.tanh, 0.0379, 0.082),
-    "sigmoid": (Tensor.sigmoid, lambda x: 1 / (1 + np.exp(-x)), 0.0205, 1.0),
-    "silu": (Tensor.silu, lambda x: x / (1 + np.exp(-x)), 0.0198, 1.0),
-    "gelu": (
+APPROXIMATE: dict[str, tuple[Any, Any]] = {
+    "exp": (Tensor.exp, np.exp),
+    "tanh": (Tensor.tanh, np.tanh),
+    "sigmoid": (Tensor.sigmoid, lambda x: 1 / (1 + np.exp(-x))),
+    "silu": (Tensor.silu, lambda x: x / (1 + np.exp(-x))),
+    "gelu": (Tensor.gelu, lambda x: 0.5 * x * (1 + np.vectorize(math.erf)(x * math.sqrt(0.5)))),
+    "gelu_tanh": (
         lambda x: nt.gelu(x, approximate="tanh"),
         lambda x: x / (1 + np.exp(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
-        0.0132,
-        1.0,
     ),
 }
-"""Approximate functions, their formulas, and their largest absolute and relative errors, as in docs/kernels.md."""
-FAST = target("aie2p", 1)._replace(functions="approximate")
+"""Approximate functions and their formulas."""
+ERRORS: dict[tuple[str, str], tuple[float, float]] = {
+    ("aie2", "tanh"): (0.0051, 0.0062),
+    ("aie2", "sigmoid"): (0.0042, 1.0),
+    ("aie2", "silu"): (0.0208, 1.0),
+    ("aie2", "gelu"): (0.0101, 1.0),
+    ("aie2", "gelu_tanh"): (0.0103, 1.0),
+    ("aie2p", "exp"): (math.inf, 0.0325),
+    ("aie2p", "tanh"): (0.0379, 0.082),
+    ("aie2p", "sigmoid"): (0.0205, 1.0),
+    ("aie2p", "silu"): (0.0198, 1.0),
+    ("aie2p", "gelu"): (0.0101, 1.0),
+    ("aie2p", "gelu_tanh"): (0.0132, 1.0),
+}
+"""Largest absolute and relative errors, as in docs/kernels.md."""
+FAST = {arch: target(arch, 1)._replace(functions="approximate") for arch in ARCHS}
 
 
-@pytest.mark.parametrize("name", APPROXIMATE)
-def test_approximate_functions_of_all_numbers(name: str) -> None:
+@pytest.mark.parametrize(("arch", "name"), ERRORS)
+def test_approximate_functions_of_all_numbers(arch: str, name: str) -> None:
     """Compared in float64. Subnormal operands count as zeros, and NaN stays NaN."""
-    function, formula, absolute, relative = APPROXIMATE[name]
+    (function, formula), (absolute, relative) = APPROXIMATE[name], ERRORS[arch, name]
     x = np.arange(1 << 16, dtype=np.uint16).view(nt.bfloat16.numpy)
     operand = nt.from_numpy(x).realize()
     with np.errstate(all="ignore"):
-        got = simulated(function(operand), FAST, x).astype(np.float64)
+        got = simulated(function(operand), FAST[arch], x).astype(np.float64)
         wide = x.astype(np.float64)
         expected = formula(wide)
         np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))
@@ -279,23 +292,24 @@ def test_approximate_functions_of_all_numbers(name: str) -> None:
         error = abs(got - expected)[chosen]
         largest, largest_relative = error.max(), (error / size[chosen]).max()
     assert largest <= absolute * 1.005
-    assert math.isinf(absolute) or largest >= absolute * 0.99
+    assert math.isinf(absolute) or largest >= absolute * 0.98
     assert relative * 0.99 <= largest_relative <= relative * 1.005
 
 
-@pytest.mark.parametrize("name", APPROXIMATE)
-def test_approximate_functions_agree_as_coarse_ones(name: str) -> None:
-    function, formula, *_ = APPROXIMATE[name]
+@pytest.mark.parametrize(("arch", "name"), ERRORS)
+def test_approximate_functions_agree_as_coarse_ones(arch: str, name: str) -> None:
+    function, formula = APPROXIMATE[name]
     operand, x = normal((3000,), nt.bfloat16)
-    assert claimed(task_of(function(operand)), FAST).coarse
-    got = simulated(function(operand), FAST, x)
+    assert claimed(task_of(function(operand)), FAST[arch]).coarse
+    got = simulated(function(operand), FAST[arch], x)
     right = formula(x.astype(np.float64)).astype(nt.bfloat16.numpy)
     allowed = tolerance(task_of(function(operand)), chosen=True, coarse=True)
     assert disagreement(got, right, allowed) is None
     assert disagreement(got[::-1].copy(), right, allowed) is not None
 
 
-def test_approximate_parts_of_a_chain() -> None:
+@pytest.mark.parametrize("arch", ARCHS)
+def test_approximate_parts_of_a_chain(arch: str) -> None:
     """Operands of other ops, a power that is read twice, and a result that is widened after it was rounded."""
     a, x = normal((40, 64), nt.bfloat16)
     wide = x.astype(np.float64)
@@ -304,19 +318,27 @@ def test_approximate_parts_of_a_chain() -> None:
         ((a * a).tanh() * a, np.tanh(wide * wide) * wide),
         ((-a).exp() * a.sigmoid(), np.exp(-wide) * sigmoid),
         ((a.exp() * a).silu().float(), wide * np.exp(wide) / (1 + np.exp(-wide * np.exp(wide)))),
-        ((a * a - a).exp(), np.exp(wide * wide - wide)),
+        ((a * a - a).exp() * a.tanh(), np.exp(wide * wide - wide) * np.tanh(wide)),
     ):
-        assert claimed(task_of(result), FAST).coarse
-        assert 1e-6 < normalized_error(simulated(result, FAST, flat(x)).reshape(40, 64), expected) < 5e-3
+        assert claimed(task_of(result), FAST[arch]).coarse
+        assert normalized_error(simulated(result, FAST[arch], flat(x)).reshape(40, 64), expected) < 5e-3
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_operands_that_cancel_are_not_rounded(arch: str) -> None:
+    x = 64 * normal((3000,), nt.bfloat16)[1]
+    a = nt.from_numpy(x).realize()
+    got = simulated((a * a + a - a * a).tanh(), FAST[arch], x)
+    assert normalized_error(got, np.tanh(x.astype(np.float64))) < 1e-3
 
 
 def test_what_stays_exact() -> None:
-    """The older array, results of other dtypes, and other functions."""
+    """Exponentials of the older array, results of other dtypes, and other functions."""
     a, c = normal((300,), nt.bfloat16)[0], normal((300,), nt.float32)[0]
     for result, where in (
         (a.exp(), target("aie2")),
         (c.exp(), target("aie2p", 0, "emulate")),
-        (a.gelu(), target("aie2p")),
+        (a.erf(), target("aie2p")),
         (a.expm1(), target("aie2p")),
     ):
         exact, other = (claimed(task_of(result), where._replace(functions=each)) for each in ("exact", "approximate"))

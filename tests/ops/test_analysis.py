@@ -57,6 +57,19 @@ def test_precision_is_saved_where_no_error_grows(formula: Any, is_half: bool) ->
     assert inner == {"half" if is_half else "full"}
 
 
+def test_values_are_rounded_where_no_relative_error_grows() -> None:
+    def only_for_tanh(formula: Any) -> set[str]:
+        made = program(lambda x: np.tanh(formula(x)))
+        order = range(len(made.instructions))
+        values = analysis.roundable(made, order, numbers(made, "tanh"))
+        return {made.instructions[number].primitive for number in values} - {"constant"}
+
+    assert only_for_tanh(lambda x: x * (1 + 0.1 * x * x)) == {"load", "mul", "add"}
+    assert only_for_tanh(lambda x: x * (1 - 0.1 * x * x)) == {"mul", "sub"}
+    assert only_for_tanh(lambda x: x * (1 + x * x * x)) == {"mul", "add"}
+    assert only_for_tanh(lambda x: np.exp(x * 0.1)) == {"exp"}
+
+
 def test_bounds_follow_from_types_and_the_length_of_rows() -> None:
     made = program(lambda x: row_sum(x.astype("int64")) * 2 - row_length(x.astype("int64")) + row_argmax(x), "int8")
     bounds = analysis.bounds(made, 100)

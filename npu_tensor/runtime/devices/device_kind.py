@@ -136,7 +136,8 @@ OPTIONS: Final[Mapping[str, DeviceOption]] = MappingProxyType(
             get_args(Functions),
             "exact",
             "precision of exp, tanh, sigmoid, silu and gelu with bfloat16 results: exact rounds float32, approximate "
-            "uses instructions of XDNA2, several times as fast, with errors of a few in a hundred",
+            "uses short polynomials and instructions of XDNA2, several times as fast, with errors of a few in a "
+            "hundred",
         ),
         "power": DeviceOption(
             ("default", "low", "medium", "high", "turbo"),

@@ -294,20 +294,19 @@ def test_block_floats_are_chosen_by_the_uri() -> None:
 
 
 def test_approximate_functions_are_chosen_by_the_uri() -> None:
-    """Named by `explain`, and without effect on the array that has no instructions for them."""
+    """Named by `explain`."""
     x = bfloat16(1000)
     results = {}
     for uri in (f"sim:npu{number}?functions={name}" for number in (1, 2) for name in ("exact", "approximate")):
         with nt.default_device(uri, policy="always"):
             y = x.sigmoid()
-            is_fast = "exp and tanh by instructions" in " ".join(str(nt.explain(y)).split())
-            assert is_fast == (uri == "sim:npu2?functions=approximate")
+            is_fast = "approximate functions" in " ".join(str(nt.explain(y)).split())
+            assert is_fast == uri.endswith("approximate")
             results[uri] = np.asarray(y.float().numpy())
     exact = results.pop("sim:npu1?functions=exact")
-    approximate = results.pop("sim:npu2?functions=approximate")
-    np.testing.assert_array_equal(results.pop("sim:npu1?functions=approximate"), exact)
     np.testing.assert_allclose(results.pop("sim:npu2?functions=exact"), exact, rtol=2.0**-7)
-    assert 0.01 < np.abs(approximate - exact).max() < 0.022
+    assert 0.001 < np.abs(results.pop("sim:npu1?functions=approximate") - exact).max() < 0.006
+    assert 0.01 < np.abs(results.pop("sim:npu2?functions=approximate") - exact).max() < 0.022
 
 
 def test_constants_of_a_function_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
