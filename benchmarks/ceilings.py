@@ -35,7 +35,7 @@ def ceilings(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
             yield {
                 "device": name,
                 "dtype": dtype,
-                "flops_per_second": 2 * array.macs_per_cycle[dtype] * cores * array.clock_hz,
+                "flops_per_second": 2 * array.most_macs(dtype) * cores * array.clock_hz,
                 "bytes_per_second": array.ddr_bytes_per_second,
                 "source": "peak: every core multiplies in every cycle"
                 + (", in several bfloat16 products for each" if dtype == "float32" else "")

@@ -18,7 +18,7 @@ from npu_tensor.kernels.block_floats import PackedOrder
 from npu_tensor.kernels.codegen.storage import EXACT
 from npu_tensor.kernels.gemm.design import Matrices, design
 from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads, epilogue
-from npu_tensor.kernels.gemm.tiling import SUMS, GemmProblem, Tiling, ranked
+from npu_tensor.kernels.gemm.tiling import LANES, SUMS, WIDE, GemmProblem, Tiling, ranked
 from npu_tensor.kernels.offer import HostOperand, Offer, Target, first_offer
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
@@ -96,6 +96,8 @@ def _offer(task: Task, target: Target, operand: str, code: Epilogue, reads: Read
     m, k, n = *operands.a.shape[-2:], operands.b.shape[-1]
     if not k:
         return Refusal("a sum of no products")
+    if operand == "bfloat16" and LANES in target.array.blocks and n >= WIDE // 2 * target.columns:
+        operand = LANES  # with fewer results in a row, the other product spreads them over more cores
     packed = operand == "bfp16" and bool(task.inputs[1].persistent)
     transposed = packed or operands.b.strides[-2] < operands.b.strides[-1]
     problem = GemmProblem(
@@ -273,7 +275,7 @@ def vector_layout(operand: Input, dim: int) -> Layout:
 def _reason(task: Task, problem: GemmProblem, tiling: Tiling, pads: bool) -> str:
     """Describe the design for `explain`: cores, tiles, host conversions or copies. pads: True if it pads a matrix."""
     cores = tiling.rows * tiling.columns
-    factors = "bfp16 (eight bfloat16 numbers share an exponent)" if problem.operand == "bfp16" else problem.operand
+    factors = "bfp16 (eight bfloat16 numbers share an exponent)" if problem.operand == "bfp16" else problem.stored
     parts = [f"{factors} products on {cores} {'core' if cores == 1 else 'cores'}"]
     parts.append(f"tiles of {tiling.m} x {tiling.k} x {tiling.n} per core")
     if problem.packed:

@@ -32,6 +32,7 @@ from npu_tensor.dataflow.design import (
 from npu_tensor.kernels.codegen.emitter import REGISTERS
 from npu_tensor.kernels.gemm.epilogue import Epilogue
 from npu_tensor.kernels.gemm.tiling import (
+    LANES,
     GemmProblem,
     Tiling,
     clear_cycles,
@@ -118,6 +119,8 @@ def source(problem: GemmProblem, tiling: Tiling, epilogue: Epilogue) -> Source:
     multiply = "nt::multiply<Tile>(a, b, sums, cursor);"
     if problem.packed:
         right, spread, multiply = "uint8", "spread_words", "nt::multiply_packed<Tile>(a, b, sums, cursor);"
+    if problem.operand == LANES:
+        multiply = "nt::multiply_lanes<Tile>(a, b, sums, cursor);"
     if problem.product:
         multiply = f"{problem.product.name}(a, b, sums + nt::advance(cursor, Tile::slice, Tile::M * Tile::N));"
     text = store_source(problem, (tiling.m, tiling.k, tiling.n), tiling.store_rows(problem.blocks), epilogue)

@@ -62,6 +62,13 @@ some cycles.
 """
 
 
+LANES: Final = "bfloat16_lanes"
+"""Operand of bfloat16 numbers that are multiplied lane by lane; see nt::multiply_lanes."""
+
+WIDE: Final = 64
+"""Columns of a register block of lanes. With half as many, moves take longer than products: 18 cycles for 16."""
+
+
 class OwnProduct(NamedTuple):
     """C++ function of a user that multiplies a slice of A by a block of B.
 
@@ -82,8 +89,8 @@ class GemmProblem(NamedTuple):
     Attributes:
         arch: Generation of the array.
         columns: Upper bound on the columns used.
-        operand: Dtype in which A and B are multiplied on the array, or "bfp16" for bfloat16 numbers of which 8 along K
-            share an exponent during the multiplication.
+        operand: Dtype in which A and B are multiplied on the array, or LANES, or "bfp16" for bfloat16 numbers of which
+            8 along K share an exponent during the multiplication.
         result: Dtype of C.
         m: Rows of A.
         n: Columns of B.
@@ -125,7 +132,7 @@ class GemmProblem(NamedTuple):
     @property
     def stored(self) -> str:
         """Dtype of A and B in memory."""
-        return "bfloat16" if self.operand == "bfp16" else self.operand
+        return "bfloat16" if self.operand in ("bfp16", LANES) else self.operand
 
     @property
     def word(self) -> Word:
@@ -145,6 +152,7 @@ class GemmProblem(NamedTuple):
 SUMS: Final[dict[str, Word]] = {
     "bfloat16": "float32",
     "bfp16": "float32",
+    LANES: "float32",
     "float32": "float32",
     "int8": "int32",
     "int16": "int32",
@@ -154,7 +162,7 @@ SUMS: Final[dict[str, Word]] = {
 PACKED_MACS: Final = 512
 """Multiply-accumulates per cycle with blocks of bfp16. Those of A come from bfloat16 that the loads widen."""
 
-_SIZES: Final = {"int8": 1, "uint8": 1, "int16": 2, "bfloat16": 2, "bfp16": 2, "int32": 4, "float32": 4}
+_SIZES: Final = {"int8": 1, "uint8": 1, "int16": 2, "bfloat16": 2, "bfp16": 2, LANES: 2, "int32": 4, "float32": 4}
 
 
 class Tiling(NamedTuple):
@@ -248,6 +256,7 @@ def multiply_cycles(problem: GemmProblem, n: Any, k: Any, conflicts: Any = 1.0) 
     r, s, t, rows, columns = problem.blocks
     size, _ = problem.sizes
     array = ARRAYS[problem.arch]
+    products: Any
     if problem.operand == "float32":
         products = rows * columns * (PART_PRODUCTS * array.block_cycles + r * t / 16)
         products += (rows * r + columns * t) * s / 16 * SPLIT_CYCLES
@@ -259,8 +268,12 @@ def multiply_cycles(problem: GemmProblem, n: Any, k: Any, conflicts: Any = 1.0) 
         loads = 2 * rows * r * s * size / array.load_bytes
         pairs = 2 * problem.b_nbytes(columns * t * s) / array.load_bytes
     sums = rows * columns * r * t * 4
-    steps = k // s * (max(products, loads) + conflicts * pairs)
-    return n // (columns * t) * (steps + sums / min(array.load_bytes, array.store_bytes) + BLOCK_CYCLES)
+    around = sums / min(array.load_bytes, array.store_bytes) + BLOCK_CYCLES
+    if problem.operand == LANES:  # Two register blocks. Each loads B, and its sums after the last ones are stored.
+        products *= np.where(n % WIDE, 9 / 8, 1)
+        pairs = 4 * columns * t * s * size / array.load_bytes
+        around += sums / array.load_bytes + BLOCK_CYCLES
+    return n // (columns * t) * (k // s * (np.maximum(products, loads) + conflicts * pairs) + around)
 
 
 def product_cycles(problem: GemmProblem, tiles: Tiling) -> Any:

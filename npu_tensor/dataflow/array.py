@@ -57,7 +57,8 @@ class Array:
         device: Name of the device.
         columns: Number of columns.
         macs_per_cycle: Multiply-accumulates of one core per cycle by operand dtype. "bfp16" are bfloat16 numbers of
-            which eight share an exponent during the multiplication. float32 is emulated with bfloat16 products.
+            which eight share an exponent during the multiplication, and "bfloat16_lanes" those that are multiplied lane
+            by lane. float32 is emulated with bfloat16 products.
         blocks: Block shapes of matrix products by operand dtype, those of aie_api for two operands of one type. The
             sums of one register block fill 8192 bits.
         block_cycles: Cycles of a 4x8x4 product of bfloat16, with which float32 is emulated.
@@ -106,6 +107,11 @@ class Array:
     def tiles(self, columns: int) -> list[Tile]:
         """Return the core tiles of the first `columns` columns, column by column."""
         return [Tile(column, row) for column in range(columns) for row in range(2, 2 + self.core_rows)]
+
+    def most_macs(self, dtype: str) -> int:
+        """Return the multiply-accumulates of a core per cycle in the fastest product of a dtype; 1 without one."""
+        rates = self.macs_per_cycle
+        return rates.get(f"{dtype}_lanes", rates.get(dtype, 1))
 
 
 RATES: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -158,6 +164,8 @@ ARRAYS: Final[Mapping[str, Array]] = MappingProxyType(
                     # executes those. A register block of 4 x 2 shares them among 2 and 4 products: 10.5 cycles for 256.
                     # amd/IRON measures 25 with one column (2048 cubed in 47.8 ms).
                     "bfloat16": 24,
+                    # Element products of a broadcast number and 32 numbers of a row.
+                    "bfloat16_lanes": 32,
                     # 4 of 6 cycles multiply 8x8x8, and 2 widen blocks of B, before both operands are converted.
                     "bfp16": 341,
                     "int32": 32,
@@ -167,6 +175,7 @@ ARRAYS: Final[Mapping[str, Array]] = MappingProxyType(
             blocks=MappingProxyType(
                 {
                     "bfloat16": Blocks(4, 8, 8, 4, 2),
+                    "bfloat16_lanes": Blocks(4, 2, 16, 4, 2),
                     "bfp16": Blocks(8, 8, 8, 2, 2),
                     "int8": Blocks(8, 8, 8, 2, 2),
                     "int16": Blocks(4, 4, 8, 2, 2),

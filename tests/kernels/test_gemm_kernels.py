@@ -26,7 +26,7 @@ from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import gemm
 from npu_tensor.kernels.gemm.design import Matrices, configuration, design
 from npu_tensor.kernels.gemm.epilogue import Epilogue
-from npu_tensor.kernels.gemm.tiling import PACK_SECONDS, GemmProblem, Tiling, bank_conflicts, ranked, search
+from npu_tensor.kernels.gemm.tiling import LANES, PACK_SECONDS, GemmProblem, Tiling, bank_conflicts, ranked, search
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.sim import host_compiler
@@ -322,21 +322,23 @@ def product(problem: GemmProblem, tiling: Tiling, a: Array, b: Array, made: Desi
 def operands(problem: GemmProblem) -> tuple[Array, Array]:
     random = np.random.default_rng(problem.m)
     a, b = random.standard_normal((problem.m, problem.k)), random.standard_normal((problem.k, problem.n))
-    return a.astype(problem.operand), np.ascontiguousarray((b.T if problem.transposed else b).astype(problem.operand))
+    return a.astype(problem.stored), np.ascontiguousarray((b.T if problem.transposed else b).astype(problem.stored))
 
 
 @pytest.mark.parametrize("transposed", [True, False])
 @pytest.mark.parametrize(("arch", "tiling"), [
     ("aie2", Tiling(4, 4, 32, 16, 16, 2)),
     ("aie2", Tiling(4, 2, 32, 16, 16, 2)),  # memtiles share rows of A
-    ("aie2p", Tiling(4, 8, 16, 16, 8, 3)),
+    ("aie2p", Tiling(4, 8, 16, 32, 8, 3)),
+    ("aie2p", Tiling(4, 2, 16, 64, 8, 2)),
 ])  # fmt: skip
 def test_extents_around_those_of_the_tiles(arch: Arch, tiling: Tiling, transposed: bool) -> None:
     rows, columns, gathered = tiling.rows * tiling.m, tiling.columns * tiling.n, tiling.memtile_k
     extents = [(1, 1, 1), (tiling.m - 1, tiling.n + 1, tiling.k), (rows, columns, gathered)]
     extents += [(rows + 1, columns - 1, gathered + 1), (2 * rows - 3, 2 * columns, 3 * gathered - 1)]
     for m, n, k in extents:
-        problem = GemmProblem(arch, tiling.columns, "bfloat16", "float32", m, n, k, transposed=transposed)
+        operand = LANES if arch == "aie2p" else "bfloat16"
+        problem = GemmProblem(arch, tiling.columns, operand, "float32", m, n, k, transposed=transposed)
         a, b = operands(problem)
         expected = a.astype(np.float64) @ (b.T if transposed else b).astype(np.float64)
         assert nmse(product(problem, tiling, a, b), expected) <= 1e-12
@@ -351,11 +353,10 @@ extent = st.one_of(st.integers(1, 80), st.integers(1, 5000))
 @st.composite
 def products(draw: st.DrawFn) -> GemmProblem:
     arch: Arch = draw(st.sampled_from([array.arch for array in ARRAYS.values()]))
-    operand, result = draw(
-        st.sampled_from(
-            [("bfloat16", "bfloat16"), ("bfloat16", "float32"), ("int8", "int32"), ("int8", "int8"), ("int16", "int32")]
-        )
-    )
+    pairs = [("bfloat16", "bfloat16"), ("bfloat16", "float32"), ("int8", "int32"), ("int8", "int8"), ("int16", "int32")]
+    if LANES in ARRAYS[arch].blocks:
+        pairs[:2] = [(LANES, result) for _, result in pairs[:2]]
+    operand, result = draw(st.sampled_from(pairs))
     return GemmProblem(
         arch,
         draw(st.integers(1, ARRAYS[arch].columns)),
@@ -450,6 +451,7 @@ def test_no_other_tiling_is_much_faster(problem: GemmProblem, m: int, n: int, k:
     [
         ("aie2", "bfloat16", "bfloat16", 2.8),  # 3.14 are published with chosen memory banks, 2.1 without
         ("aie2p", "bfloat16", "bfloat16", 2.0),  # made of element products: 2.2 are published for 2048 cubed
+        ("aie2p", LANES, "bfloat16", 3.5),
         ("aie2p", "bfp16", "bfloat16", 12.0),  # 14.7 with chosen memory banks, 9.9 without
         ("aie2", "int8", "int32", 5.0),  # 4.42 and 24.74 with chosen memory banks
         ("aie2p", "int8", "int32", 20.0),
@@ -471,7 +473,7 @@ def test_predicted_throughput_at_4096(arch: Arch, operand: str, result: str, ter
     GemmProblem("aie2", 4, "bfloat16", "bfloat16", 2048, 2048, 2048),
     GemmProblem("aie2", 4, "int8", "int32", 512, 512, 512, 1, False, 1, 1),
     GemmProblem("aie2p", 8, "bfp16", "bfloat16", 2048, 2048, 2048, packed=True),
-    GemmProblem("aie2p", 8, "bfloat16", "float32", 64, 512, 64),
+    GemmProblem("aie2p", 8, LANES, "float32", 64, 512, 64),
     GemmProblem("aie2p", 8, "int8", "int32", 2048, 2048, 2048),
 ])  # fmt: skip
 def test_conflicts_of_banks_are_those_of_the_placement(problem: GemmProblem) -> None:

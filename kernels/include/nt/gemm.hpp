@@ -158,6 +158,52 @@ inline void multiply(const typename Tile::Operand *__restrict a, const typename 
     }
 }
 
+// The same where the core has products of lanes only, as aie2p of bfloat16: aie_api builds those of matrices from more
+// moves than products. Here each number of A is broadcast to 32 columns. A vector of B has two rows of K, which a shuffle
+// separates. A register block has 4 rows of 64 columns, or 8 of 32.
+template <typename Tile>
+inline void multiply_lanes(const bfloat16 *__restrict a, const bfloat16 *__restrict b, float *__restrict sums,
+                           int32 *__restrict cursor) {
+    constexpr unsigned pairs = Tile::N % 64 ? 1 : 2, rows = 8 / pairs, slice_rows = Tile::block_rows * Tile::R;
+    constexpr unsigned R = Tile::R, S = Tile::S, T = Tile::T, block = R * T;
+    static_assert(S == 2 && T == 16 && slice_rows % rows == 0 && Tile::N % (2 * T * pairs) == 0);
+    sums += advance(cursor, Tile::slice, Tile::M * Tile::N);
+    for (unsigned i = 0; i < slice_rows; i += rows) {
+        for (unsigned j = 0; j < Tile::N; j += 2 * T * pairs) {
+            // A row of two adjacent blocks of sums.
+            const auto at = [=](unsigned row, unsigned pair) {
+                return sums + (i + row) / R * R * Tile::N + (i + row) % R * T + j * R + pair * 2 * block;
+            };
+            Sum<2 * T> c[rows][pairs];
+            unroll<rows>([&](auto row) {
+                unroll<pairs>([&](auto pair) {
+                    const float *from = at(row, pair);
+                    c[row][pair] = Sum<2 * T>(aie::concat(aie::load_v<T>(from), aie::load_v<T>(from + block)));
+                });
+            });
+            const bfloat16 *left = a + i * S, *right = b + j * S;
+            for (unsigned step = 0; step < Tile::K / S; ++step, left += slice_rows * S, right += Tile::N * S) {
+                unroll<pairs>([&](auto pair) {
+                    const auto *from = right + pair * 2 * T * S;
+                    const auto lines = aie::interleave_unzip(aie::load_v<2 * T>(from), aie::load_v<2 * T>(from + 2 * T),
+                                                             Tile::transposed ? 1 : T);
+                    unroll<rows>([&](auto row) {
+                        c[row][pair] = aie::mac(c[row][pair], left[row * S], lines.first);
+                        c[row][pair] = aie::mac(c[row][pair], left[row * S + 1], lines.second);
+                    });
+                });
+            }
+            unroll<rows>([&](auto row) {
+                unroll<pairs>([&](auto pair) {
+                    const Float<2 * T> found = value(c[row][pair]);
+                    aie::store_v(at(row, pair), found.template extract<T>(0));
+                    aie::store_v(at(row, pair) + block, found.template extract<T>(1));
+                });
+            });
+        }
+    }
+}
+
 // Read a row operand from an object of B, in the order in which the memtile has written it. Repeat every T of its N
 // words until they fill a vector of 16: the order in which the sums of a row of blocks are read.
 template <typename Tile>
