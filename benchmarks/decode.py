@@ -53,6 +53,14 @@ class DecoderShape(NamedTuple):
     head: Any = nt.bfloat16
 
     @property
+    def stacked(self) -> bool:
+        """True if matrices that multiply the same operand are one: of queries, keys and values, and of gate and up.
+
+        Those in blocks are. The measured program with bfloat16 multiplies one after another.
+        """
+        return bool(self.weights.block > 1)
+
+    @property
     def weight_bytes(self) -> int:
         """Bytes of all matrices, which a token reads once."""
         attention = self.width * self.features * (self.heads + self.cached_heads) * 2
@@ -107,9 +115,11 @@ class _Step:
         # The weights are created before the first op, because large inputs trigger the computation of pending results.
         width, hidden, mixed = shape.width, shape.hidden, shape.heads * shape.features
         cached = shape.cached_heads * shape.features
-        self._projections = [_weights(rows, width, shape.weights) for rows in (mixed, cached, cached)]
+        projected = (mixed + 2 * cached,) if shape.stacked else (mixed, cached, cached)
+        self._projections = [_weights(rows, width, shape.weights) for rows in projected]
         self._mixed = _weights(width, mixed, shape.weights)
-        self._widened = [_weights(hidden, width, shape.weights) for _ in range(2)]
+        widened = (2 * hidden,) if shape.stacked else (hidden, hidden)
+        self._widened = [_weights(rows, width, shape.weights) for rows in widened]
         self._narrowed = _weights(width, hidden, shape.weights)
         self._head = _weights(shape.vocabulary, width, shape.head)
 
@@ -124,9 +134,13 @@ class _Step:
         return result
 
     def before_attention(self) -> Sequence[nt.Tensor]:
-        """Return queries, keys and values of a token."""
+        """Return queries, keys and values of a token; stacked ones with the queries and keys that are not rotated."""
         s, x = self.shape, self._normed(_zeros(self.shape.width))
-        q, k, v = self.projections(x)
+        projected = self.projections(x)
+        if s.stacked:
+            heads = s.heads + s.cached_heads
+            return self._turned(projected[0][: heads * s.features], heads), *projected
+        q, k, v = projected
         return self._turned(q, s.heads), self._turned(k, s.cached_heads), v
 
     def attention(self) -> nt.Tensor:
@@ -140,7 +154,8 @@ class _Step:
     def after_attention(self) -> nt.Tensor:
         """Return the rest of a layer."""
         x = self.mixed() + _zeros(self.shape.width)
-        gate, up = self.widened(self._normed(x))
+        widened = self.widened(self._normed(x))
+        gate, up = widened[0].reshape(2, -1) if self.shape.stacked else widened
         return self.narrowed(gate.silu() * up) + x
 
     def logits(self) -> nt.Tensor:

@@ -34,7 +34,7 @@ from npu_tensor.kernels.rope import RotationTable, angles_of
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Program
 from npu_tensor.ops.layouts import joined
-from npu_tensor.task import Task
+from npu_tensor.task import Input, Output, Task
 
 TABLE_ROWS: Final = 4
 """Rows of a table of rotations."""
@@ -67,7 +67,10 @@ class RowOp(NamedTuple):
 
 
 class RowProblem(NamedTuple):
-    """A row op on rows of `length` elements in the configuration of products with weights of a format."""
+    """A row op on rows of `length` elements in the configuration of products with weights of a format.
+
+    offsets: first elements of both rows in their host buffers.
+    """
 
     arch: Arch
     columns: int
@@ -75,6 +78,7 @@ class RowProblem(NamedTuple):
     name: str
     length: int
     bits: int
+    offsets: tuple[int, int]
 
     @property
     def units(self) -> int:
@@ -98,7 +102,7 @@ class RowProblem(NamedTuple):
 
     @property
     def read(self) -> int:
-        """Elements of the host buffer of a row. The last objects extend beyond it."""
+        """Elements that are read of each row. The last objects extend beyond it."""
         return max(first + objects * self.object_elements for first, objects in map(self.span, self.parts))
 
     @property
@@ -123,23 +127,25 @@ def claim(format: BlockFormat, target: Target, task: Task) -> Offer | None:
     if found is None:
         return None
     length = math.prod(task.shape)
-    problem = RowProblem(target.array.arch, target.columns, format, found.name, length, found.bits)
+    a, b = found.operands
+    offsets = (task.tensors[a].layout.offset, 0 if found.order else task.tensors[b].layout.offset)
+    if task.outputs[0].layout.offset or any(offset * ITEM % WORD for offset in offsets):
+        return None
+    problem = RowProblem(target.array.arch, target.columns, format, found.name, length, found.bits, offsets)
     most = max(objects for _, objects in map(problem.span, problem.parts))
     if length % LANES or length >= LONGEST or 2 * most * problem.object_elements > MOST_FEATURES:
         return None
-    row = Layout((length,), (1,))
-    read = padded_shape(row.shape, problem.read)
-    first, second = (HostOperand(number, False, row, read, "bfloat16", None) for number in found.operands)
+    reads = [
+        HostOperand(number, False, Layout((offset + length,), (1,)), (offset + problem.read,), "bfloat16", None)
+        for number, offset in zip(found.operands, offsets, strict=True)
+    ]
     if found.order:
         words = (problem.read * ITEM // WORD,)
-        second = HostOperand(found.operands[1], False, Layout((1,), (1,)), words, "int32", None, order=found.order)
-    operands = (
-        first,
-        second,
-        HostOperand(0, True, row, padded_shape(row.shape, problem.written), "bfloat16"),
-    )
+        reads[1] = HostOperand(b, False, Layout((1,), (1,)), words, "int32", None, order=found.order)
+    row = Layout((length,), (1,))
+    result = HostOperand(0, True, row, padded_shape(row.shape, problem.written), "bfloat16")
     reason = f"{found.name} of a row of {length} in the configuration of products with blocks of {format}"
-    return Offer("quantized", reason, partial(design, problem), operands)
+    return Offer("quantized", reason, partial(design, problem), (*reads, result))
 
 
 def row_op(task: Task) -> RowOp | None:
@@ -149,8 +155,7 @@ def row_op(task: Task) -> RowOp | None:
         return None
     if len(task.program.instructions) > MOST_INSTRUCTIONS:
         return None  # A tree of them could be exponentially large.
-    row = Layout((math.prod(task.shape),), (1,))
-    if any(each.dtype is not bfloat16 or each.layout is None or joined(each.layout) != row for each in tensors):
+    if not all(each.dtype is bfloat16 and _is_row(each, math.prod(task.shape)) for each in tensors):
         return None
     if task.kind == "row" and math.prod(task.shape[: -task.rows]) != 1:
         return None
@@ -173,14 +178,18 @@ def row_op(task: Task) -> RowOp | None:
     return None
 
 
+def _is_row(operand: Input | Output, length: int) -> bool:
+    """Return True if an operand consists of contiguous elements."""
+    return operand.layout is not None and joined(operand.layout)[:2] == ((length,), (1,))
+
+
 def rotation(task: Task, format: BlockFormat) -> RowOp | None:
     """Return the op of a task that rotates all features of heads of bfloat16 by one position, or None for others."""
     if task.ops != ("rotate",) or len(task.inputs) != 2:
         return None
     x, position = task.tensors
     *_, heads, features = x.layout.shape
-    row = Layout((heads * features,), (1,))
-    contiguous = joined(x.layout) == joined(task.outputs[0].layout) == row
+    contiguous = all(_is_row(each, heads * features) for each in (x, task.outputs[0]))
     # Vectors of a head and of its half begin at multiples of the lanes, and a mask finds their places in the table.
     aligned = features & (features - 1) == 0 and UNIT <= features == task.attributes["n_dims"]
     fits = TABLE_ROWS * features * ITEM <= object_bytes(format)
@@ -203,14 +212,18 @@ def design(problem: RowProblem) -> Design:
     """Build the design. Its host buffers are the two rows and the result, as words."""
     shared = configuration(problem.arch, problem.columns, problem.format, "bfloat16")
     sequence, parts = SequenceBuilder(shared), problem.parts
-    rows = [sequence.host_buffer(name, "int32", problem.read * ITEM // WORD) for name in ("a", "b")]
+    rows = [
+        sequence.host_buffer(name, "int32", (offset + problem.read) * ITEM // WORD)
+        for name, offset in zip(("a", "b"), problem.offsets, strict=True)
+    ]
     result = sequence.host_buffer("result", "int32", problem.written * ITEM // WORD)
     set_words(sequence, problem.word, list(map(problem.extents, parts)))
     steps = []
     for part, (objects, results) in zip(parts, channel_ends(shared), strict=True):
         first, count = problem.span(part)
         pattern = AccessPattern.linear(count * object_bytes(problem.format) // WORD, first * ITEM // WORD)
-        steps += [Step(objects, row, pattern) for row in rows]
+        for row, offset in zip(rows, problem.offsets, strict=True):
+            steps.append(Step(objects, row, pattern.moved(offset * ITEM // WORD)))
         unit = UNIT * ITEM // WORD
         steps.append(Step(results, result, AccessPattern.linear(part.units * unit, part.place * unit)))
     pipeline(sequence, [steps], IN_FLIGHT)

@@ -16,6 +16,7 @@ from npu_tensor.kernels.block_order import FORMATS
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.kernels.quantized import between_products
 from npu_tensor.nn import functional as F
+from npu_tensor.ops.declare import Layout
 from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.npu.packing import form_of
 from npu_tensor.runtime.sim import host_compiler
@@ -138,6 +139,27 @@ def test_other_rotations_are_left_to_their_family() -> None:
     ]
     found = [between_products.claim(FORMATS["q4_1"], target("npu2"), task_of(result)) for result in left]
     assert found == [None] * len(left)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_rows_within_a_tensor(name: str) -> None:
+    """Parts of a product with stacked weights. A channel reads objects from where the row begins."""
+    record, formula = OPS[name]
+    whole, _ = rows(2 * 576 + 30)
+    task = task_of(record(*rows(576)))
+
+    def views(*offsets: int) -> Task:
+        """Return the task on rows that begin at these elements."""
+        layouts = [Layout((576,), (1,), offset) for offset in offsets]
+        inputs = (source._replace(layout=each) for source, each in zip(task.tensors, layouts, strict=True))
+        return task._replace(inputs=tuple(inputs))
+
+    offer = between_products.claim(FORMATS["q4_1"], target("npu2"), views(2, 602))
+    assert isinstance(offer, Offer)
+    (found,) = simulate(task, offer, target("npu2"), [whole.numpy()] * 2)
+    a, b = (wide(whole)[first : first + 576] for first in (2, 602))
+    np.testing.assert_allclose(found.astype(np.float64), formula(a, b), rtol=2**-8, atol=1e-30)
+    assert between_products.claim(FORMATS["q4_1"], target("npu2"), views(2, 601)) is None
 
 
 @generations
