@@ -18,13 +18,13 @@ from npu_tensor.kernels.conv.design import Code, Images, design
 from npu_tensor.kernels.conv.residual import split
 from npu_tensor.kernels.conv.tiling import (
     DEPTH,
+    HEAD_WORDS,
     LEAST_OUTPUTS,
     MOST_OUTPUTS,
     ConvProblem,
     ConvTiling,
     Pair,
     ranked,
-    row_elements,
 )
 from npu_tensor.kernels.gemm import MOST_APART, MOST_TRANSFERS, RESULTS, operand_dtype, vector_layout
 from npu_tensor.kernels.gemm.epilogue import MOST_OPERANDS, PROGRAM_BYTES, Reads, epilogue
@@ -43,23 +43,31 @@ LONGEST: Final = 1 << 15
 
 
 class WeightOrder(NamedTuple):
-    """Order of weights in the host buffer: [groups][channels / 8][kernel][outputs / t][8][t].
+    """Order of weights in the host buffer: objects [channels / 8][kernel][outputs / t][8][t] of each group.
+
+    A gap for row operands and a head precede the weights of an object.
 
     Attributes:
         layout: Layout of the weights (outputs, channels, *kernel).
         dtype: Dtype of the host buffer.
         channels: Channels in the host buffer. Further ones are zeros.
+        depth: Channels of an object.
         starts: First output of each group.
         outputs: Outputs of a group.
         t: Outputs of a block product.
+        gap: Words of row operands.
+        head: Words of the head.
     """
 
     layout: Layout
     dtype: str
     channels: int
+    depth: int
     starts: tuple[int, ...]
     outputs: int
     t: int
+    gap: int
+    head: tuple[int, ...]
 
     def write(self, elements: Array, memory: Array) -> None:
         """Fill the host buffer (bytes) from the flat buffer of the weights."""
@@ -71,8 +79,13 @@ class WeightOrder(NamedTuple):
             padded[:outputs, :channels] = weights.reshape(outputs, channels, -1)
         groups = np.stack([padded[start : start + self.outputs] for start in self.starts])
         blocks = groups.reshape(len(groups), -1, self.t, self.channels // DEPTH, DEPTH, rows * columns)
-        ordered = blocks.transpose(0, 3, 5, 1, 4, 2)
-        memory[: groups.nbytes].view(self.dtype).reshape(ordered.shape)[...] = ordered
+        ordered = np.ascontiguousarray(blocks.transpose(0, 3, 5, 1, 4, 2)).view(np.uint8)
+        head = np.zeros(self.gap + HEAD_WORDS, np.int32)
+        head[self.gap : self.gap + len(self.head)] = np.array(self.head, np.uint32).view(np.int32)
+        count = len(groups) * (self.channels // self.depth)
+        objects = memory[: count * head.nbytes + ordered.nbytes].reshape(count, -1)
+        objects[:, : head.nbytes] = head.view(np.uint8)
+        objects[:, head.nbytes :] = ordered.reshape(count, -1)
 
 
 def claim(task: Task, target: Target) -> Offer | Refusal:
@@ -209,15 +222,23 @@ def _tiled(
     weights = task.tensors[1].layout
     starts = tuple(min(group * tiling.outputs, outputs - tiling.outputs) for group in range(groups))
     order = WeightOrder(
-        weights, problem.product.stored, problem.channels, starts, tiling.outputs, problem.product.blocks.t
+        weights,
+        problem.product.stored,
+        problem.channels,
+        tiling.channels,
+        starts,
+        tiling.outputs,
+        problem.product.blocks.t,
+        problem.row_operands * tiling.outputs,
+        tuple(tiling.head(problem)),
     )
-    elements = groups * problem.channels * problem.taps * tiling.outputs
+    elements = groups * (problem.channels // tiling.channels) * tiling.weight_bytes(problem) // size
     vectors = [
         HostOperand(
             number,
             False,
             vector_layout(task.inputs[number], -1),
-            (row_elements(problem, tiling),),
+            (outputs,),
             reads.word(number, problem.product.word),
         )
         for number in reads.rows

@@ -2,9 +2,12 @@
 
 Both streams go through the memtile to all cores of a column. The columns share the groups of outputs and the boxes. A
 core fills a strip from each object of pixels, with zeros outside of the image, and adds the products of an object of
-weights (nt/conv.hpp). After the last channels, it rounds and stores the sums. Vectors of the epilogue follow the
-weights. If another image is added, its pixels follow those of the box, and the core combines them with its results. A
-box that would begin after the last one in the image is moved, so that boxes overlap.
+weights (nt/conv.hpp). After the last channels, it rounds and stores the sums. If another image is added, its pixels
+follow those of the box, and the core combines them with its results. A box that would begin after the last one in the
+image is moved, so that boxes overlap.
+
+Vectors of the epilogue, and extents and places, precede the weights of the first object. Only the iterations of loops
+are runtime parameters, because the host writes each of them to every core.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH, WORD
 from npu_tensor.dataflow.columns import Step, core_tiles, gather, multicast, pipeline
@@ -32,25 +37,28 @@ from npu_tensor.dataflow.design import (
 from npu_tensor.kernels.conv.residual import Residual
 from npu_tensor.kernels.conv.tiling import (
     CORES,
+    HEAD_WORDS,
     ConvProblem,
     ConvTiling,
-    Pair,
+    beginning_cycles,
     combining_cycles,
     filling_cycles,
     finishing_cycles,
     multiplying_cycles,
-    row_elements,
     shares,
     starting_cycles,
 )
 from npu_tensor.kernels.gemm.design import C_TYPES, MULTIPLY_BYTES, SMALL_BYTES, store_source
 from npu_tensor.kernels.gemm.epilogue import Epilogue
-from npu_tensor.kernels.gemm.tiling import spread_cycles
 
-WORDS: Final = 6
-"""Words of a core after the scalars of the epilogue; see nt/conv.hpp."""
+WORDS: Final = 2
+"""Words of a core after the scalars of the epilogue: numbers of further objects of channels, and of further boxes."""
 FILL_BYTES: Final = 1536
 """Estimated machine code of the functions that start a tile and fill a strip, in bytes."""
+
+
+PLACE: Final = 6
+"""Position of the core's number in its column, and of the column's number, among the words of a core's state."""
 
 
 class Images(NamedTuple):
@@ -85,31 +93,34 @@ def _source(problem: ConvProblem, tiling: ConvTiling, code: Code) -> Source:
     extents = (rows * columns, problem.taps * tiling.channels, tiling.outputs)
     shape = (tiling.lane_rows, tiling.width, *problem.kernel, *problem.stride, *problem.dilation, *tiling.box(problem))
     operand, total = C_TYPES[product.stored], C_TYPES[product.word]
+    head = problem.row_operands * tiling.outputs + HEAD_WORDS
+    rows_text = "".join(f", {total} *__restrict row{i}" for i in range(problem.row_operands))
+    spreads = "".join(
+        f"    nt::spread_words<Tile>(words + {i * tiling.outputs}, reinterpret_cast<int32 *>(row{i}));\n"
+        for i in range(problem.row_operands)
+    )
     text = f"""{store_source(product, extents, rows * columns, epilogue)}
 #include "nt/conv.hpp"
 
 using Windows = nt::ConvTile<Tile, {", ".join(map(str, shape))}>;
 
-extern "C" void nt_conv_start({total} *__restrict sums, int32 *__restrict state, const int32 *__restrict words,
-                              int32 is_first) {{
-    nt::start_tile<Windows>(sums, state, words + {epilogue.scalars}, is_first);
+extern "C" void nt_conv_begin(const {operand} *__restrict object, int32 *__restrict state{rows_text}) {{
+    const auto *words = reinterpret_cast<const int32 *>(object);
+{spreads}    nt::keep_head(words + {head - HEAD_WORDS}, state);
+}}
+
+extern "C" void nt_conv_start({total} *__restrict sums, int32 *__restrict state, int32 is_first) {{
+    nt::start_tile<Windows>(sums, state, is_first);
 }}
 
 extern "C" void nt_conv_fill(const {operand} *__restrict box, const {operand} *__restrict zeros,
-                             {operand} *__restrict strip, const int32 *__restrict state,
-                             const int32 *__restrict words) {{
-    nt::fill_strip<Windows>(box, zeros, strip, state, words + {epilogue.scalars});
+                             {operand} *__restrict strip, const int32 *__restrict state) {{
+    nt::fill_strip<Windows>(box, zeros, strip, state);
 }}
 
-extern "C" void nt_conv_multiply(const {operand} *__restrict strip, const {operand} *__restrict weights,
+extern "C" void nt_conv_multiply(const {operand} *__restrict strip, const {operand} *__restrict object,
                                  {total} *__restrict sums) {{
-    nt::multiply_windows<Windows>(strip, weights, sums);
-}}
-"""
-    if problem.row_operands:
-        text += f"""
-extern "C" void nt_conv_spread(const {operand} *__restrict object, {total} *__restrict row) {{
-    nt::spread_words<Tile>(reinterpret_cast<const int32 *>(object), reinterpret_cast<int32 *>(row));
+    nt::multiply_windows<Windows>(strip, object + {head * WORD // product.sizes[0]}, sums);
 }}
 """
     if residual:
@@ -117,7 +128,7 @@ extern "C" void nt_conv_spread(const {operand} *__restrict object, {total} *__re
         hoisted = "\n".join(f"    {line}" for line in residual.hoisted)
         body = "\n".join(f"        {line}" for line in residual.body)
         text += f"""
-extern "C" void nt_conv_combine(const {operand} *__restrict box, const int32 *__restrict words, int32 first,
+extern "C" void nt_conv_combine(const {operand} *__restrict box, const int32 *__restrict state, int32 first,
                                 {result} *__restrict results) {{
     aie::set_rounding(aie::rounding_mode::conv_even);
 {hoisted}
@@ -125,7 +136,7 @@ extern "C" void nt_conv_combine(const {operand} *__restrict box, const int32 *__
 {body}
         nt::store(results, {residual.value});
     }};
-    nt::combine_image<Windows>(box, results, words + {epilogue.scalars}, first, combine);
+    nt::combine_image<Windows>(box, results, state, first, combine);
 }}
 """
     return Source("nt_conv", text)
@@ -150,12 +161,14 @@ def configuration(problem: ConvProblem, tiling: ConvTiling, code: Code, columns:
             functions[name](*(memory[each] if isinstance(each, str) else each for each in arguments))
 
         def add_channels(start: int | None = None) -> None:
-            box = image.acquire(1)
+            box, weights = image.acquire(1), kernel.acquire(1)
+            if start:
+                run("begin", weights, "state", *rows)
             if start is not None:
-                run("start", "sums", "state", "words", start)
-            run("fill", box, "zeros", "strip", "state", "words")
+                run("start", "sums", "state", start)
+            run("fill", box, "zeros", "strip", "state")
             image.release(1)
-            run("multiply", "strip", kernel.acquire(1), "sums")
+            run("multiply", "strip", weights, "sums")
             if not resident:
                 kernel.release(1)
 
@@ -168,14 +181,11 @@ def configuration(problem: ConvProblem, tiling: ConvTiling, code: Code, columns:
             for first in range(0, tiling.residual_objects(problem) * problem.read, tiling.channels):
                 box = image.acquire(1)
                 if first < tiling.outputs:
-                    run("combine", box, "words", first, results)
+                    run("combine", box, "state", first, results)
                 image.release(1)
             out.release(1)
 
         words = [memory["words"][epilogue.scalars + number] for number in range(WORDS)]
-        for row in rows:
-            run("spread", kernel.acquire(1), row)
-            kernel.release(1)
         compute_box(True)  # The words can be read once its pixels are there.
         for _ in range_(words[1]):
             compute_box(False)
@@ -198,8 +208,11 @@ def configuration(problem: ConvProblem, tiling: ConvTiling, code: Code, columns:
             memory: dict[str, Any] = {"words": builder.parameter(f"words{suffix}", core, types["words"].elements)}
             for each in ("sums", "strip", *rows):
                 memory[each] = builder.core_buffer(f"{each}{suffix}", core, types[each])
-            for each in ("zeros", "state", "cursor"):
+            for each in ("zeros", "cursor"):
                 memory[each] = builder.core_buffer(f"{each}{suffix}", core, types[each], bytes(types[each].nbytes))
+            state = np.zeros(types["state"].elements, np.int32)
+            state[PLACE : PLACE + 2] = core.row - cores[0].row, column
+            memory["state"] = builder.core_buffer(f"state{suffix}", core, types["state"], state.tobytes())
             builder.worker(core, body, [*ends, memory])
     return builder.configuration
 
@@ -212,12 +225,12 @@ def _types(problem: ConvProblem, tiling: ConvTiling, epilogue: Epilogue) -> dict
     return {
         "read": ObjectType(stored, (pixels * problem.read,)),
         "pixels": ObjectType(stored, (pixels * tiling.channels,)),
-        "weights": ObjectType(stored, (problem.taps * tiling.channels * tiling.outputs,)),
+        "weights": ObjectType(stored, (tiling.weight_bytes(problem) // problem.product.sizes[0],)),
         "result": ObjectType(problem.result, (results,)),
         "sums": ObjectType(word, (results,)),
         "strip": ObjectType(stored, (math.prod(strip) * r * tiling.channels,)),
         "zeros": ObjectType(stored, (-(-strip[1] // 4) * 4 * problem.piece,)),
-        "state": ObjectType("int32", (8,)),
+        "state": ObjectType("int32", (16,)),
         "cursor": ObjectType("int32", (1,)),
         "words": ObjectType("int32", (epilogue.scalars + WORDS,)),
         **{f"row{i}": ObjectType(word, (tiling.outputs // t * 16,)) for i in range(problem.row_operands)},
@@ -232,16 +245,15 @@ def _functions(
     epilogue, residual = code
     ends = [*rows, *["words"] * bool(epilogue.scalars), "result"]
     declared: dict[str, tuple[list[str], Any, int]] = {
-        "nt_conv_start": (["sums", "state", "words", "int32"], starting_cycles(problem, tiling), FILL_BYTES // 2),
-        "nt_conv_fill": (["pixels", "zeros", "strip", "state", "words"], filling_cycles(problem, tiling), FILL_BYTES),
+        "nt_conv_begin": (["weights", "state", *rows], beginning_cycles(problem, tiling), SMALL_BYTES),
+        "nt_conv_start": (["sums", "state", "int32"], starting_cycles(problem, tiling), FILL_BYTES // 2),
+        "nt_conv_fill": (["pixels", "zeros", "strip", "state"], filling_cycles(problem, tiling), FILL_BYTES),
         "nt_conv_multiply": (["strip", "weights", "sums"], multiplying_cycles(problem, tiling), MULTIPLY_BYTES),
         "nt_gemm_store": (["sums", "cursor", *ends], finishing_cycles(problem, tiling), epilogue.program_bytes),
     }
     if residual:
-        names, size = ["pixels", "words", "int32", "result"], residual.program_bytes + SMALL_BYTES
+        names, size = ["pixels", "state", "int32", "result"], residual.program_bytes + SMALL_BYTES
         declared["nt_conv_combine"] = (names, combining_cycles(problem, tiling), size)
-    if rows:
-        declared["nt_conv_spread"] = (["weights", "row0"], spread_cycles(tiling.outputs), SMALL_BYTES)
     return {
         symbol.rpartition("_")[2]: builder.function(
             symbol, [types.get(each, each) for each in names], source, int(cycles), size
@@ -291,15 +303,16 @@ class _Sequence:
         self.builder = d = SequenceBuilder(shared)
         self.x = d.host_buffer("image", stored, image.elements)
         self.w = d.host_buffer("weights", stored, self.groups * self.chunks * self.object.elements)
-        words = row_elements(problem, tiling)
-        self.rows = [d.host_buffer(f"row{i}", problem.product.word, words) for i in range(problem.row_operands)]
+        word = problem.product.word
+        self.rows = [d.host_buffer(f"row{i}", word, self.places[2]) for i in range(problem.row_operands)]
         self.z = d.host_buffer("residual", stored, residual.elements) if residual else None
         self.y = d.host_buffer("result", problem.result, problem.batch * math.prod(self.places))
 
     def build(self) -> Design:
         """Build the design."""
         for number, parameter in enumerate(self.builder.configuration.parameters):
-            self.builder.write(parameter, self._words(*divmod(number, CORES)))
+            boxes = self.boxes[number // CORES % self.shares[1] :: self.shares[1]]
+            self.builder.write(parameter, [self.chunks - 1, len(boxes) - 1])
         columns = [list(self._column(column)) for column in range(math.prod(self.shares))]
         most = max(Counter(step.fifo.name for step in group).most_common(1)[0][1] for group in columns[0])
         rounds = itertools.zip_longest(*columns, fillvalue=())
@@ -315,39 +328,27 @@ class _Sequence:
         ):
             yield image, row, column
 
-    def _own(self, core: int) -> Pair:
-        """Return the first row and column of a core in a box; cores at its end are moved into the result."""
-        across = CORES // self.tiling.down
-        sizes = zip(divmod(core, across), self.tiling.tile(self.problem), self.places, strict=False)
-        row, column = (min(number * size, max(extent - size, 0)) for number, size, extent in sizes)
-        return row, column
-
-    def _words(self, column: int, core: int) -> list[int]:
-        problem, columns = self.problem, self.shares[1]
-        first = column % columns
-        halves = [(first, columns), self.last, problem.image]
-        steps, last, extents = (upper << 16 | lower for upper, lower in halves)
-        own = int.from_bytes((*self._own(core), *problem.padding))
-        return [self.chunks - 1, len(self.boxes[first::columns]) - 1, steps, last, own, extents]
-
     def _column(self, column: int) -> Iterator[list[Step]]:
         """Yield the transfers of a column, box by box."""
         x, w, y = (self.builder.configuration.fifo(f"{name}_{column}") for name in "xwy")
         group_columns, box_columns = self.shares
         first, own = divmod(column, box_columns)
-        objects, words = self.chunks * self.object.elements, self.object.nbytes // WORD
+        objects = self.chunks * self.object.elements
+        rows = self.problem.row_operands * self.tiling.outputs
+        gap = rows * WORD // self.problem.product.sizes[0]
         for group in range(first, self.groups, group_columns):
             output = min(group * self.tiling.outputs, self.places[2] - self.tiling.outputs)
-            weights = [Step(w, self.w, AccessPattern.linear(objects, group * objects))]
-            before = [Step(w, vector, AccessPattern.linear(words, output)) for vector in self.rows]
+            # The rows take the place of a gap before the first object.
+            weights = [Step(w, vector, AccessPattern.linear(self.tiling.outputs, output)) for vector in self.rows]
+            weights.append(Step(w, self.w, AccessPattern.linear(objects - gap, group * objects + gap)))
             for image, *place in self.boxes[own::box_columns]:
                 row, column = (min(start, last) for start, last in zip(place, self.last, strict=True))
                 results = self._stored(image, row, column, output)
                 pixels = [Step(x, self.x, self._pixels(image, row, column, output))]
                 if self.residual and self.z:
                     pixels.append(Step(x, self.z, self._added(self.residual, image, row, column, output)))
-                yield [*before, *weights, *pixels, *[Step(y, self.y, pattern) for pattern in results]]
-                before, weights = [], [] if self.resident else weights
+                yield [*weights, *pixels, *[Step(y, self.y, pattern) for pattern in results]]
+                weights = [Step(w, self.w, AccessPattern.linear(objects, group * objects))] * (not self.resident)
 
     def _pixels(self, image: int, row: int, column: int, output: int) -> AccessPattern:
         """Return the box of the image for a box of the result; it is moved into the image where it begins outside.
@@ -380,7 +381,7 @@ class _Sequence:
         rows, columns = self.tiling.tile(self.problem)
         starts = [
             ((image * tall + row + down) * wide + column + across) * channels + output
-            for down, across in map(self._own, range(CORES))
+            for down, across in (self.tiling.own(self.problem, core) for core in range(CORES))
         ]
         steps = {b - a for a, b in itertools.pairwise(starts)}
         count = CORES if len(steps) == 1 else CORES // 2

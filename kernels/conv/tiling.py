@@ -16,7 +16,7 @@ import numpy as np
 from npu_tensor.dataflow.array import ARRAYS, STREAM_BYTES_PER_CYCLE, Arch
 from npu_tensor.dataflow.checks.limits import LIMITS, STATIC_SIZE, WORD
 from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, RUN_BYTES
-from npu_tensor.kernels.codegen.cycles import LOOP_CYCLES, LoopWork, function
+from npu_tensor.kernels.codegen.cycles import LOOP_CYCLES, SCALAR_COPY, LoopWork, function
 from npu_tensor.kernels.gemm.tiling import (
     CORE_BYTES,
     PACK_SECONDS,
@@ -42,6 +42,9 @@ MOST_OUTPUTS: Final = 64
 """Bounds on the outputs of a core, which are a power of two: those of a register block, and those of its memory."""
 ROW_CYCLES: Final = 32
 """Estimated cycles of the scalar instructions that find the rows of the image for a row of the strip."""
+
+HEAD_WORDS: Final = 16
+"""Words before the weights of an object, after the row operands; see nt/conv.hpp. Weights begin at 64 bytes."""
 
 Pair = tuple[int, int]
 """Numbers for rows and columns."""
@@ -170,21 +173,33 @@ class ConvTiling(NamedTuple):
         (rows, columns), (tall, wide, _) = self.box(problem), self.padded(problem)
         return max(tall - rows, 0), max(wide - columns, 0)
 
+    def own(self, problem: ConvProblem, core: int) -> Pair:
+        """Return the first row and column of a core in a box; cores at its end are moved into the result."""
+        across = CORES // self.down
+        sizes = zip(divmod(core, across), self.tile(problem), self.padded(problem), strict=False)
+        row, column = (min(number * size, max(extent - size, 0)) for number, size, extent in sizes)
+        return row, column
+
+    def head(self, problem: ConvProblem) -> list[int]:
+        """Return the words of the head of an object of weights; see nt/conv.hpp."""
+        last, extents = (upper << 16 | lower for upper, lower in (self.last(problem), problem.image))
+        owns = [int.from_bytes((*self.own(problem, core), *problem.padding)) for core in range(CORES)]
+        return [shares(problem, self)[1], last, extents, *owns]
+
     def residual_objects(self, problem: ConvProblem) -> Any:
         """Count the memtile's objects of another image that a box of results needs."""
         return -(-self.outputs // problem.read) * (problem.residual_cycles > 0)
+
+    def weight_bytes(self, problem: ConvProblem) -> Any:
+        """Return the bytes of an object of weights, with its row operands and head."""
+        words = problem.row_operands * self.outputs + HEAD_WORDS
+        return WORD * words + problem.taps * self.channels * self.outputs * problem.product.sizes[0]
 
     def work(self, problem: ConvProblem) -> tuple[Any, Any]:
         """Count the groups of outputs, and the boxes of all images."""
         rows, columns = self.box(problem)
         boxes = problem.batch * -(-problem.places[0] // rows) * -(-problem.places[1] // columns)
         return -(-problem.outputs // self.outputs), boxes
-
-
-def row_elements(problem: ConvProblem, tiling: ConvTiling) -> int:
-    """Return the words of a row operand's host buffer. Each transfer has the size of an object of weights."""
-    words = problem.taps * tiling.channels * tiling.outputs * problem.product.sizes[0] // WORD
-    return tiling.padded(problem)[2] + int(words)
 
 
 def shares(problem: ConvProblem, tiling: ConvTiling) -> Pair:
@@ -241,6 +256,11 @@ def combining_cycles(problem: ConvProblem, tiling: ConvTiling) -> Any:
     return results // 16 * each + loops * (work.latency + LOOP_CYCLES)
 
 
+def beginning_cycles(problem: ConvProblem, tiling: ConvTiling) -> Any:
+    """Predict the cycles of one call that keeps the row operands and the head of an object of weights."""
+    return problem.row_operands * spread_cycles(tiling.outputs) + HEAD_WORDS * SCALAR_COPY
+
+
 def starting_cycles(problem: ConvProblem, tiling: ConvTiling) -> Any:
     """Predict the cycles of one call that starts a tile."""
     rows, columns = tiling.tile(problem)
@@ -295,11 +315,11 @@ def _fits(problem: ConvProblem, tiles: ConvTiling) -> Any:
     r, _, t, rows, columns = product.blocks
     (tall, wide), (strip_rows, strip_columns) = tiles.pixels(problem), tiles.strip(problem)
     results = r * tiles.lane_rows * tiles.width * tiles.outputs
-    weights = problem.taps * tiles.channels * tiles.outputs
-    core = 2 * (tall * wide * tiles.channels + weights) * size + 4 * results + 2 * results * result_size
+    weights = tiles.weight_bytes(problem)
+    core = 2 * (tall * wide * tiles.channels * size + weights) + 4 * results + 2 * results * result_size
     core += (strip_rows * r * tiles.channels + problem.piece) * strip_columns * size
     core += problem.row_operands * tiles.outputs // t * 64
-    memtile = 2 * (tall * wide * problem.read + weights) * size + 2 * CORES * results * result_size
+    memtile = 2 * (tall * wide * problem.read * size + weights) + 2 * CORES * results * result_size
     fits: Any = (core <= CORE_BYTES) & (memtile <= LIMITS["memtile"].memory)
     fits &= (
         (tiles.outputs <= problem.most_outputs)
@@ -325,12 +345,12 @@ def _seconds(problem: ConvProblem, tiles: ConvTiling) -> Any:
     cycles += objects * (problem.read // tiles.channels) * locks
     calls = np.maximum(tiles.outputs // tiles.channels, 1) * (problem.residual_cycles > 0)
     cycles += calls * (combining_cycles(problem, tiles) + CALL_CYCLES)
-    cycles = own_boxes * cycles + problem.row_operands * (spread_cycles(tiles.outputs) + CALL_CYCLES + locks)
+    cycles = own_boxes * cycles + CALL_CYCLES + beginning_cycles(problem, tiles)
     (tall, wide), (rows, columns) = tiles.pixels(problem), tiles.box(problem)
     image = tall * wide * (problem.channels + objects * problem.read) * size
     # Cores keep weights that come in one object.
     reads = np.where(chunks == 1, 1, own_boxes)
-    weights = problem.taps * (problem.channels * reads + problem.row_operands * tiles.channels) * tiles.outputs * size
+    weights = chunks * reads * tiles.weight_bytes(problem)
     results = rows * columns * tiles.outputs * result_size
     stream = np.maximum(np.maximum(own_boxes * image, weights), own_boxes * results) / STREAM_BYTES_PER_CYCLE
     # Rows of a box are contiguous if an object has all channels.

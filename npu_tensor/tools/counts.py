@@ -121,8 +121,8 @@ using ByteConv = nt::ConvTile<nt::GemmTile<4, 8, 8, 4, 2, 4 * width, 16 * kernel
 template <typename Tile>
 void fill() {
     using T = typename Tile::Operand;
-    at<int32>(4)[nt::EXTENTS] = 8 << 16 | 8;
-    nt::fill_strip<Tile>(at<T>(0), at<T>(1), at<T>(2), at<int32>(3), at<int32>(4));
+    at<int32>(3)[nt::EXTENTS] = 8 << 16 | 8;
+    nt::fill_strip<Tile>(at<T>(0), at<T>(1), at<T>(2), at<int32>(3));
 }
 template <typename Tile>
 void combine() {

@@ -189,7 +189,7 @@ def test_every_offer_builds_and_runs(data: st.DataObject) -> None:
     case = Case(
         data.draw(st.integers(1, 3)),
         pair(st.integers(5, 40)),
-        data.draw(st.integers(1, 70)),
+        data.draw(st.integers(8, 70)),
         data.draw(st.integers(1, 140)),
         pair(st.sampled_from([1, 3, 5])),
         pair(st.integers(1, 2)),

@@ -5,7 +5,8 @@
 // strip holds all pixels that the core's results need, [channels / 8][rows][columns][R][8], so the blocks of every
 // element of the kernel are aligned. It is filled from a box of the image, [channels / 8][rows][columns][8], which the
 // cores of a column share. Pixels outside of the image are zeros there. Weights are [channels / 8][kernel][N / T][8][T].
-// A box of int8 is [channels / 16][rows][columns][16], because the smallest vector has 16 bytes.
+// A box of int8 is [channels / 16][rows][columns][16], because the smallest vector has 16 bytes. An object of weights
+// begins with row operands, N words each, and a head. Those of the first object of a run serve the whole run.
 #pragma once
 
 #include "gemm.hpp"
@@ -41,13 +42,19 @@ struct ConvTile {
     static_assert(Product::S == 8 && Product::M == Product::R * lane_rows * width && width % Product::block_rows == 0);
 };
 
-// Words of a core's runtime parameter. Two numbers share a word, a row in the upper half and a column in the lower one.
-// STEPS: number of a column's first box, and how many boxes the next one is away. LAST: results with which the last
-// boxes begin. OWN: the core's place in a box of results, and the padding before the image, in four bytes.
-enum ConvWord { FURTHER_CHUNKS, FURTHER_BOXES, STEPS, LAST, OWN, EXTENTS };
-// State of a core: the results where its box begins before it is moved into the image, the first pixel of the strip, and
-// the first pixel of the box.
-enum ConvState { BOX_ROW, BOX_COLUMN, STRIP_ROW, STRIP_COLUMN, PIXEL_TOP, PIXEL_LEFT };
+// State of a core: the results where its box begins before it is moved into the image, the first pixel of the strip, the
+// first pixel of the box, the core's number in its column and the number of this column, and words of a head.
+//
+// Two numbers share a word of a head, a row in the upper half and a column in the lower one. SHARED: columns of the array
+// that share the boxes, a power of two. LAST: results with which the last boxes begin. EXTENTS: those of the image. OWNS:
+// for each core, its place in a box of results, and the padding before the image, in four bytes.
+enum ConvState {
+    BOX_ROW, BOX_COLUMN, STRIP_ROW, STRIP_COLUMN, PIXEL_TOP, PIXEL_LEFT, CORE, COLUMN, SHARED, LAST, EXTENTS, OWNS
+};
+
+inline void keep_head(const int32 *__restrict head, int32 *__restrict state) {
+    for (unsigned i = SHARED; i < OWNS + 4; ++i) state[i] = head[i - SHARED];
+}
 
 inline int32 upper(int32 word) { return word >> 16; }
 inline int32 lower(int32 word) { return word & 0xffff; }
@@ -56,12 +63,11 @@ inline int32 larger(int32 a, int32 b) { return a > b ? a : b; }
 
 // Begins a tile of the result: the next box is below, else at the top of the next columns.
 template <typename Tile>
-inline void start_tile(typename Tile::Product::Sum *__restrict sums, int32 *__restrict state,
-                       const int32 *__restrict words, int32 is_first) {
+inline void start_tile(typename Tile::Product::Sum *__restrict sums, int32 *__restrict state, int32 is_first) {
     clear_sums<typename Tile::Product>(sums);
-    const int32 last_row = upper(words[LAST]), last_column = lower(words[LAST]), own = words[OWN];
+    const int32 last_row = upper(state[LAST]), last_column = lower(state[LAST]), own = state[OWNS + state[CORE]];
     int32 row = is_first ? 0 : state[BOX_ROW], column = is_first ? 0 : state[BOX_COLUMN];
-    for (int32 steps = is_first ? upper(words[STEPS]) : lower(words[STEPS]); steps > 0; --steps) {
+    for (int32 steps = is_first ? state[COLUMN] & (state[SHARED] - 1) : state[SHARED]; steps > 0; --steps) {
         if (row < last_row) {
             row += Tile::result_rows;
             continue;
@@ -76,8 +82,8 @@ inline void start_tile(typename Tile::Product::Sum *__restrict sums, int32 *__re
     state[STRIP_ROW] = row + (own >> 24 & 0xff) * int32(Tile::stride_rows);
     state[STRIP_COLUMN] = column + (own >> 16 & 0xff) * int32(Tile::stride_columns);
     // The host reads whole boxes from within the image.
-    state[PIXEL_TOP] = larger(smaller(row, upper(words[EXTENTS]) - int32(Tile::box_rows)), 0);
-    state[PIXEL_LEFT] = larger(smaller(column, lower(words[EXTENTS]) - int32(Tile::box_columns)), 0);
+    state[PIXEL_TOP] = larger(smaller(row, upper(state[EXTENTS]) - int32(Tile::box_rows)), 0);
+    state[PIXEL_LEFT] = larger(smaller(column, lower(state[EXTENTS]) - int32(Tile::box_columns)), 0);
 }
 
 template <unsigned N, typename T>
@@ -108,15 +114,14 @@ inline void copy_column(const T *const (&rows)[R], T *__restrict to, int32 x, [[
 // Copies the core's part of a box. A row outside of the image is read from `zeros`.
 template <typename Tile>
 inline void fill_strip(const typename Tile::Operand *__restrict box, const typename Tile::Operand *__restrict zeros,
-                       typename Tile::Operand *__restrict strip, const int32 *__restrict state,
-                       const int32 *__restrict words) {
+                       typename Tile::Operand *__restrict strip, const int32 *__restrict state) {
     constexpr unsigned R = Tile::Product::R, P = Tile::piece, apart = Tile::strip_rows * Tile::strip_columns * R * 8;
     const auto store_borders = [](typename Tile::Operand *to, int32 count) {
         unroll<Tile::piece_blocks>([&](auto block) { store_zeros<R * 8>(to + block * apart, count); });
     };
-    const int32 height = upper(words[EXTENTS]), column = state[STRIP_COLUMN], columns = Tile::strip_columns;
+    const int32 height = upper(state[EXTENTS]), column = state[STRIP_COLUMN], columns = Tile::strip_columns;
     const int32 from = smaller(larger(-column, 0), columns);
-    const int32 to = larger(smaller(lower(words[EXTENTS]) - column, columns), from);
+    const int32 to = larger(smaller(lower(state[EXTENTS]) - column, columns), from);
     const int32 shift = column - state[PIXEL_LEFT], count = to - from;
     for (unsigned piece = 0; piece < Tile::channel_blocks / Tile::piece_blocks; ++piece) {
         for (unsigned k = 0; k < Tile::strip_rows; ++k) {
@@ -202,13 +207,13 @@ inline void multiply_windows(const typename Tile::Operand *__restrict strip,
 // its first channel is that of the result `first`.
 template <typename Tile, typename Result, typename Function>
 inline void combine_image(const typename Tile::Operand *__restrict box, Result *__restrict results,
-                          const int32 *__restrict words, int32 first, Function combine) {
+                          const int32 *__restrict state, int32 first, Function combine) {
     using Product = typename Tile::Product;
     constexpr unsigned R = Product::R, T = Product::T, P = Tile::piece, pixel = R * Product::N;
     constexpr unsigned most = Product::N / P, own_pieces = Tile::channel_blocks / Tile::piece_blocks;
     constexpr unsigned pieces = own_pieces < most ? own_pieces : most;
     static_assert(R % 4 == 0 && (T == 8 || (T == 4 && R == 4 && P == 8)));
-    const int32 own = words[OWN];
+    const int32 own = state[OWNS + state[CORE]];
     box += ((own >> 24 & 0xff) * int32(Tile::box_columns) + (own >> 16 & 0xff)) * int32(P);
     results += first * int32(R);
     for (unsigned piece = 0; piece < pieces; ++piece) {
