@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -313,11 +312,9 @@ class _Sequence:
         for number, parameter in enumerate(self.builder.configuration.parameters):
             boxes = self.boxes[number // CORES % self.shares[1] :: self.shares[1]]
             self.builder.write(parameter, [self.chunks - 1, len(boxes) - 1])
-        columns = [list(self._column(column)) for column in range(math.prod(self.shares))]
-        most = max(Counter(step.fifo.name for step in group).most_common(1)[0][1] for group in columns[0])
+        columns = [self._column(column) for column in range(math.prod(self.shares))]
         rounds = itertools.zip_longest(*columns, fillvalue=())
-        groups = ([step for group in each for step in group] for each in rounds)
-        pipeline(self.builder, groups, QUEUE_DEPTH // most)
+        pipeline(self.builder, ([step for group in each for step in group] for each in rounds), QUEUE_DEPTH)
         return self.builder.build()
 
     def _boxes(self) -> Iterator[tuple[int, int, int]]:

@@ -281,7 +281,7 @@ def _tilings(problem: ConvProblem) -> tuple[ConvTiling, ...]:
     """Return the best tiles for images of some extents."""
     grid = np.meshgrid(
         (1, 2, 3, 4),
-        (4, 8, 12, 16, 28),
+        (2, 4, 8, 12, 16, 28),
         (1, 2, 4),
         (LEAST_OUTPUTS, 32, MOST_OUTPUTS),
         (problem.piece, 2 * problem.piece, 4 * problem.piece, problem.most_read),
@@ -358,7 +358,8 @@ def _seconds(problem: ConvProblem, tiles: ConvTiling) -> Any:
     runs += rows * columns + objects * tall * wide
     ddr = groups * (boxes * (image + results + runs * RUN_BYTES) + box_columns * weights)
     seconds = (own_groups * cycles / array.clock_hz, own_groups * stream / array.clock_hz)
-    parts = (*seconds, ddr / array.ddr_bytes_per_second)
+    transfers = groups * (box_columns * problem.row_operands + boxes * (3 + (problem.residual_cycles > 0)))
+    parts = (*seconds, ddr / array.ddr_bytes_per_second, transfers * array.queue_cycles / array.clock_hz)
     padded = zip(tiles.tile(problem), problem.places, strict=True)
     unpacked = (problem.outputs < tiles.outputs) | np.logical_or.reduce([size > extent for size, extent in padded])
     unpacking = np.where(unpacked, math.prod(problem.places) * problem.batch * problem.outputs * PACK_SECONDS, 0.0)

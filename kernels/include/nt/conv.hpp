@@ -220,7 +220,7 @@ inline void combine_image(const typename Tile::Operand *__restrict box, Result *
         for (unsigned y = 0; y < Tile::lane_rows; ++y) {
             const auto *from = box + (piece * Tile::box_rows + y) * Tile::box_columns * P;
             Result *to = results + y * Tile::width * pixel + piece * R * P;
-            NT_AT_LEAST_4
+            NT_AT_LEAST_2
             for (unsigned x = 0; x < Tile::width; ++x, from += P, to += pixel) {
                 unroll<R / 4>([&](auto quarter) {
                     const auto row = [&](unsigned lane) {

@@ -21,9 +21,11 @@
 // no rounds (llvm-aie's PERF_OPT_GUIDE.md); with one, at most the promised number. An addition of bfloat16 takes 4
 // cycles per round with 4 and one cycle with 16 (mlir-aie's levers.md, S29).
 #if defined(__AIECC__)
+#define NT_AT_LEAST_2 _Pragma("clang loop min_iteration_count(2)")
 #define NT_AT_LEAST_4 _Pragma("clang loop min_iteration_count(4)")
 #define NT_AT_LEAST_16 _Pragma("clang loop min_iteration_count(16)")
 #else
+#define NT_AT_LEAST_2
 #define NT_AT_LEAST_4
 #define NT_AT_LEAST_16
 #endif
