@@ -25,7 +25,7 @@ from npu_tensor.kernels.quantized.design import (
     IN_FLIGHT,
     MOST_FEATURES,
     ChannelPart,
-    channel_ends,
+    busy,
     configuration,
     divided,
     set_words,
@@ -87,8 +87,9 @@ class RowProblem(NamedTuple):
 
     @property
     def parts(self) -> list[ChannelPart]:
-        """Parts of the channels, consecutive units each."""
-        return divided(self.units, CHANNELS * self.columns, 1)
+        """Parts of the channels. One per column is busy: queueing more transfers takes longer than more units."""
+        idle = (ChannelPart(0, 0),) * (CHANNELS - 1)
+        return [each for part in divided(self.units, self.columns) for each in (part, *idle)]
 
     @property
     def object_elements(self) -> int:
@@ -103,12 +104,8 @@ class RowProblem(NamedTuple):
     @property
     def read(self) -> int:
         """Elements that are read of each row. The last objects extend beyond it."""
-        return max(first + objects * self.object_elements for first, objects in map(self.span, self.parts))
-
-    @property
-    def written(self) -> int:
-        """Elements of the host buffer of the result."""
-        return max(self.units, CHANNELS * self.columns) * UNIT
+        spans = (self.span(part) for part in self.parts if part.units)
+        return max(first + objects * self.object_elements for first, objects in spans)
 
     @property
     def word(self) -> int:
@@ -118,7 +115,7 @@ class RowProblem(NamedTuple):
     def extents(self, part: ChannelPart) -> list[int]:
         """Return the words that the cores of a channel compute; see `Extent` in nt/quantized.hpp."""
         _, objects = self.span(part)
-        return [2 * objects - 1, 1, 0, part.units, self.word]
+        return [2 * objects - 1, 1, 0, part.units, self.word] if part.units else []
 
 
 def claim(format: BlockFormat, target: Target, task: Task) -> Offer | None:
@@ -143,7 +140,7 @@ def claim(format: BlockFormat, target: Target, task: Task) -> Offer | None:
         words = (problem.read * ITEM // WORD,)
         reads[1] = HostOperand(b, False, Layout((1,), (1,)), words, "int32", None, order=found.order)
     row = Layout((length,), (1,))
-    result = HostOperand(0, True, row, padded_shape(row.shape, problem.written), "bfloat16")
+    result = HostOperand(0, True, row, padded_shape(row.shape, problem.units * UNIT), "bfloat16")
     reason = f"{found.name} of a row of {length} in the configuration of products with blocks of {format}"
     return Offer("quantized", reason, partial(design, problem), (*reads, result))
 
@@ -211,27 +208,27 @@ def _tree(program: Program, number: int) -> Any:
 def design(problem: RowProblem) -> Design:
     """Build the design. Its host buffers are the two rows and the result, as words."""
     shared = configuration(problem.arch, problem.columns, problem.format, "bfloat16")
-    sequence, parts = SequenceBuilder(shared), problem.parts
+    sequence = SequenceBuilder(shared)
     rows = [
         sequence.host_buffer(name, "int32", (offset + problem.read) * ITEM // WORD)
         for name, offset in zip(("a", "b"), problem.offsets, strict=True)
     ]
-    result = sequence.host_buffer("result", "int32", problem.written * ITEM // WORD)
-    set_words(sequence, problem.word, list(map(problem.extents, parts)))
+    result = sequence.host_buffer("result", "int32", problem.units * UNIT * ITEM // WORD)
+    set_words(sequence, problem.word, list(map(problem.extents, problem.parts)))
     steps = []
-    for part, (objects, results) in zip(parts, channel_ends(shared), strict=True):
+    for (objects, results), part in busy(shared, problem.parts):
         first, count = problem.span(part)
         pattern = AccessPattern.linear(count * object_bytes(problem.format) // WORD, first * ITEM // WORD)
         for row, offset in zip(rows, problem.offsets, strict=True):
             steps.append(Step(objects, row, pattern.moved(offset * ITEM // WORD)))
         unit = UNIT * ITEM // WORD
-        steps.append(Step(results, result, AccessPattern.linear(part.units * unit, part.place * unit)))
+        steps.append(Step(results, result, AccessPattern.linear(part.units * unit, part.first * unit)))
     pipeline(sequence, [steps], IN_FLIGHT)
     keep, leave = (
         function(f"quantized_{name}", problem.arch) for name in (f"keep {problem.format}", f"row {problem.name}")
     )
     cycles = leave.loop(1)
     if problem.name == "rms_norm":
-        most = max(part.units for part in parts)
+        most = max(part.units for part in problem.parts)
         cycles += function("quantized_row squares", problem.arch).loop(-(-problem.length // (2 * LANES))) // most
     return sequence.build({"nt_keep": keep.loop(problem.object_elements // problem.format.block), "nt_leave": cycles})

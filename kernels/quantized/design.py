@@ -11,7 +11,7 @@ results are computed as they leave.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -56,29 +56,16 @@ IN_FLIGHT: Final = QUEUE_DEPTH // 2
 
 
 class ChannelPart(NamedTuple):
-    """Part of the work of a channel.
+    """Consecutive units of a channel: the first one, and their number. A channel without a unit is idle."""
 
-    Attributes:
-        place: Unit in the result where the channel's output begins.
-        first: First unit.
-        units: Number of units.
-        objects: Objects per unit.
-    """
-
-    place: int
     first: int
     units: int
-    objects: int
 
 
-def divided(units: int, channels: int, objects: int) -> list[ChannelPart]:
-    """Divide units of `objects` objects among channels."""
+def divided(units: int, channels: int) -> list[ChannelPart]:
+    """Divide units among channels."""
     bounds = [units * channel // channels for channel in range(channels + 1)]
-    spare = itertools.count(units)
-    return [
-        ChannelPart(first, first, end - first, objects) if end > first else ChannelPart(next(spare), 0, 1, 1)
-        for first, end in itertools.pairwise(bounds)
-    ]
+    return [ChannelPart(first, end - first) for first, end in itertools.pairwise(bounds)]
 
 
 class QuantizedProblem(NamedTuple):
@@ -99,12 +86,8 @@ class QuantizedProblem(NamedTuple):
 
     @property
     def parts(self) -> list[ChannelPart]:
-        """Parts of the channels, consecutive units each.
-
-        A run must use every fifo of a configuration. A channel without a unit therefore computes one object of unused
-        results.
-        """
-        return divided(self.order.units, CHANNELS * self.columns, self.order.objects)
+        """Parts of the channels."""
+        return divided(self.order.units, CHANNELS * self.columns)
 
     @property
     def share(self) -> int:
@@ -139,7 +122,7 @@ class QuantizedProblem(NamedTuple):
     @property
     def padded_rows(self) -> int:
         """Elements from one row of the result to the next in the host buffer."""
-        return max(self.order.units, CHANNELS * self.columns) * CORES * LANES
+        return self.order.units * CORES * LANES
 
     @property
     def x(self) -> AccessPattern:
@@ -149,7 +132,7 @@ class QuantizedProblem(NamedTuple):
     def weights_of(self, parts: Sequence[ChannelPart]) -> list[AccessPattern]:
         """Return the access patterns for the weights of each part."""
         objects, words = self.order.objects, object_bytes(self.order.format) // WORD
-        return [AccessPattern.linear(part.units * part.objects * words, part.first * objects * words) for part in parts]
+        return [AccessPattern.linear(part.units * objects * words, part.first * objects * words) for part in parts]
 
     def results_of(self, parts: Sequence[ChannelPart]) -> list[AccessPattern] | None:
         """Return the destinations of the first turn's results for each part, in the order in which the cores emit them.
@@ -163,7 +146,7 @@ class QuantizedProblem(NamedTuple):
             if loops is None:
                 return None
             first[units] = loops
-        return [first[part.units].moved(part.place * width) for part in parts]
+        return [first[part.units].moved(part.first * width) for part in parts]
 
     def words(self, elements: int) -> int:
         """Convert a number of elements of x or of the result to words."""
@@ -269,38 +252,40 @@ def configuration(arch: Arch, columns: int, format: BlockFormat, stored: str) ->
     return builder.configuration
 
 
-def channel_ends(shared: Configuration) -> list[tuple[ObjectFifo, ObjectFifo]]:
-    """Return the fifos of each channel: its stream of objects, and its results."""
-    return [
-        (shared.fifo(f"objects{channel}_{column}"), shared.fifo(f"result{channel}_{column}"))
-        for column in range(shared.columns)
-        for channel in range(CHANNELS)
-    ]
+def busy(
+    shared: Configuration, parts: Iterable[ChannelPart]
+) -> Iterator[tuple[tuple[ObjectFifo, ObjectFifo], ChannelPart]]:
+    """Yield the fifos of each channel that is not idle, its stream of objects and its results, and its part."""
+    for (column, channel), part in zip(itertools.product(range(shared.columns), range(CHANNELS)), parts, strict=True):
+        if part.units:
+            yield (shared.fifo(f"objects{channel}_{column}"), shared.fifo(f"result{channel}_{column}")), part
 
 
 def set_words(sequence: SequenceBuilder, word: int, extents: Sequence[Sequence[int]]) -> None:
-    """Write the word of a run to all cores, and state what those of each channel compute from it."""
+    """Write the word of a run to all cores, and state what those of each channel compute; nothing if it is idle."""
     for parameter in sequence.configuration.parameters:
         sequence.write(parameter, [word])
     buffers = [each for each in sequence.configuration.core_buffers if each.name.startswith("extents")]
     for number, buffer in enumerate(buffers):
-        sequence.expect(buffer, extents[number // CORES])
+        sequence.expect(buffer, extents[number // CORES] or [0] * EXTENTS)
 
 
 def design(problem: QuantizedProblem) -> Design:
     """Build the design. Its host buffers are x, the weights in their block order, and the result; as words."""
     shared = configuration(problem.arch, problem.columns, problem.order.format, problem.stored)
     block = problem.order.format.block
-    sequence, parts, blocks = SequenceBuilder(shared), problem.parts, problem.features // block
+    sequence, blocks = SequenceBuilder(shared), problem.features // block
     x = sequence.host_buffer("x", "int32", problem.words(problem.x_elements))
     weights = sequence.host_buffer("weights", "int32", problem.order.nbytes // WORD)
     result = sequence.host_buffer("result", "int32", problem.words(problem.tokens * problem.padded_rows))
     more, share = problem.x_objects - 1, problem.share
     word = problem.order.units << 15 | share - 1 << 10 | blocks - 1
-    set_words(sequence, word, [[more, part.units, part.objects, share, blocks] for part in parts])
+    extents = [[more, part.units, problem.order.objects, share, blocks] if part.units else [] for part in problem.parts]
+    set_words(sequence, word, extents)
+    ends, parts = zip(*busy(shared, problem.parts), strict=True)
     result_patterns = problem.results_of(parts)
     assert result_patterns is not None
-    streams = list(zip(channel_ends(shared), problem.weights_of(parts), result_patterns, strict=True))
+    streams = list(zip(ends, problem.weights_of(parts), result_patterns, strict=True))
 
     def turn(start: int) -> Iterator[Step]:
         rows = problem.x.moved(start * problem.words(problem.features))

@@ -138,8 +138,9 @@ def count(design: Design) -> Counters:
         cycles[worker.tile] = int(rounds * body)
     stream_bytes = {}
     for fifo in design.fifos:
-        if fifo.name in flow.objects and fifo.shared_memory is None:
-            nbytes = int(flow.objects[fifo.name][0] * fifo.type.nbytes)
+        objects, _ = flow.objects.get(fifo.name, (0, ""))
+        if objects and fifo.shared_memory is None:
+            nbytes = int(objects * fifo.type.nbytes)
             stream_bytes[Channel(fifo.producer, fifo.name, "out")] = nbytes
             stream_bytes.update({Channel(tile, fifo.name, "in"): nbytes for tile in fifo.consumers})
     itemsizes = {buffer.name: buffer.type.itemsize for buffer in design.host_buffers}

@@ -135,6 +135,13 @@ def cores(tiles: Sequence[Tile], columns: int) -> Design:
     return d.build()
 
 
+def idle(*fifos: str) -> Design:
+    """Return a design with a core in each of two columns, and no transfers of these fifos of the second."""
+    design = cores([Tile(0, 2), Tile(1, 2)], 2)
+    steps = [step for step in design.sequence if isinstance(step, Finish) or step.fifo not in fifos]
+    return replace(design, sequence=tuple(steps))
+
+
 def _once(work: Callable[..., None]) -> Callable[..., None]:
     def body(*ends: Any) -> None:
         work(*(end.acquire(1) for end in ends))

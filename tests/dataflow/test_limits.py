@@ -20,6 +20,7 @@ from limit_designs import (
     cut,
     fan,
     forwarded,
+    idle,
     in_groups,
     neighbours,
     parameter_read,
@@ -350,7 +351,7 @@ FIFOS = [
         lambda: with_fifo(copy(), 1, consumers=(), dims_from_stream=()),
         "unused end, fifo ends",
     ),
-    Case("fifo that nothing is sent to", lambda: replace(copy(), sequence=copy().sequence[1:]), "unused end"),
+    Case("fifo that nothing is sent to", lambda: replace(copy(), sequence=copy().sequence[1:]), "balance"),
     Case(
         "fifo that its worker does not get",
         lambda: replace(neighbours(1), workers=neighbours(1).workers[:1]),
@@ -402,7 +403,12 @@ SEQUENCE = [
         "balance",
     ),
     Case("group without end", lambda: without_finish(copy()), "group"),
-    Case("no drain at all", lambda: replace(copy(), sequence=(copy().sequence[0], copy().sequence[-1])), "unused end"),
+    Case("core that is idle", lambda: idle("in1_0", "out1_0")),
+    Case("core that only gets objects", lambda: idle("out1_0"), "balance"),
+    Case("core that only sends objects", lambda: idle("in1_0"), "balance"),
+    Case(
+        "no drain at all", lambda: replace(copy(), sequence=(copy().sequence[0], copy().sequence[-1])), "balance, wait"
+    ),
 ]
 
 

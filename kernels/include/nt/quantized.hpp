@@ -32,23 +32,34 @@ enum Extent { MORE_OBJECTS, UNITS, UNIT_OBJECTS, TOKENS, ROW_BLOCKS };
 // Ops on two rows of numbers between products, which take turns with them.
 enum RowOp { ADD, SWIGLU, RMS_NORM, ROPE };
 
+// Units of a channel: the first one, and their number.
+struct Units {
+    unsigned first, number;
+};
+inline Units units_of(unsigned all, unsigned channel, unsigned channels) {
+    const unsigned first = all * channel / channels;
+    return {first, all * (channel + 1) / channels - first};
+}
+inline unsigned row_units(unsigned vectors) { return (vectors + 1) / 2; }
+inline unsigned objects_of(unsigned elements, unsigned own) { return (elements + own - 1) / own; }
+
 // Computes the extents of a channel from the word of a run, which all cores share. Negative words are those of row ops:
 // the op in bits 0 and 1, the length of the row in vectors in the next 10, and in bits 12 to 30 epsilon, or a bit for
 // pairs of neighbours and the features of a head less 1. Other words have the blocks of a row in 10 bits, the rows of x
-// in 5, both less 1, and the units of all channels in 16. A channel without a unit computes one object. Objects have
-// `own` elements of x.
+// in 5, both less 1, and the units of all channels in 16. Objects have `own` elements of x. One channel of each column
+// computes a row op.
 template <typename Format, unsigned own, unsigned features, unsigned channels>
 inline void compute_extents(int32 word, int32 *__restrict extents, unsigned channel) {
     const bool row = word < 0;
     const unsigned vectors = word >> 2 & 1023;
-    const unsigned all = row ? (vectors + 1) / 2 : word >> 15;
-    const unsigned units = all * (channel + 1) / channels - all * channel / channels, least = units ? units : 1;
+    const unsigned units = row ? units_of(row_units(vectors), channel / 2, channels / 2).number
+                               : units_of(word >> 15, channel, channels).number;
     const unsigned blocks = (word & 1023) + 1, tokens = (word >> 10 & 31) + 1;
-    const unsigned elements = (word & 3) >= RMS_NORM ? vectors * lanes : least * 2 * lanes;
-    extents[MORE_OBJECTS] = row ? (elements + own - 1) / own * 2 - 1 : (tokens * blocks * Format::block + own - 1) / own - 1;
-    extents[UNITS] = row ? 1 : least;
-    extents[UNIT_OBJECTS] = row ? 0 : units ? (blocks * Format::block + features - 1) / features : 1;
-    extents[TOKENS] = row ? least : tokens;
+    const unsigned elements = (word & 3) >= RMS_NORM ? vectors * lanes : units * 2 * lanes;
+    extents[MORE_OBJECTS] = row ? 2 * objects_of(elements, own) - 1 : objects_of(tokens * blocks * Format::block, own) - 1;
+    extents[UNITS] = row ? 1 : units;
+    extents[UNIT_OBJECTS] = row ? 0 : objects_of(blocks * Format::block, features);
+    extents[TOKENS] = row ? units : tokens;
     extents[ROW_BLOCKS] = row ? word : blocks;
 }
 
@@ -209,7 +220,7 @@ inline void next_of_row(const bfloat16 *__restrict x, unsigned pitch, unsigned w
     } else if (op == SWIGLU) {
         compute_row<SWIGLU>(a, a + pitch, inverse, result);
     } else {
-        a += (vectors + 1) / 2 * channel / channels * 2 * lanes;
+        a += units_of(row_units(vectors), channel / 2, channels / 2).first * 2 * lanes;
         const unsigned features = (word >> 13 & 0x3ffff) + 1;
         if (op == RMS_NORM) {
             const float epsilon = __builtin_bit_cast(float, word & 0x7ffff000);

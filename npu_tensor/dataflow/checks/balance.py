@@ -49,7 +49,8 @@ class Flow:
         for link in index.design.links:
             for name in (*link.inputs, *link.outputs):
                 self.links[name].append(link)
-        moved: dict[str, int] = defaultdict(int)
+        # A fifo without a transfer, of a channel that is idle in the run, has no objects.
+        moved = {fifo.name: 0 for fifo in index.design.fifos if index.shim_end(fifo)}
         for transfer in self.index.transfers:
             itemsize = self.index.host_buffers[transfer.buffer].type.itemsize
             moved[transfer.fifo] += transfer.pattern.elements * itemsize
@@ -107,6 +108,8 @@ class Flow:
         objects, source = self.objects[name]
         released = self.released[worker.tile]
         if not released[name]:
+            if not objects:
+                return
             message = f"fifo {name}: {source} {objects} objects in every run, {worker.tile} releases none."
             self._report("balance", name, message)
             return

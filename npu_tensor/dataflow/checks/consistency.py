@@ -273,7 +273,10 @@ def consumers(index: Index) -> Iterator[Violation]:
 
 
 def ends(index: Index) -> Iterator[Violation]:
-    """Check that each end is used by a transfer, a link or a worker, and that these use existing ends."""
+    """Check that each end is used by a link or a worker, and that these and transfers use existing ends.
+
+    The host may leave channels idle; see `balance`.
+    """
     ends = {(end.fifo.name, end.tile) for end in index.ends}
     workers: Counter[tuple[str, Tile]] = Counter()
     for worker in index.design.workers:
@@ -289,9 +292,9 @@ def ends(index: Index) -> Iterator[Violation]:
     moved = {transfer.fifo for transfer in index.transfers}
     for end in index.ends:
         name, tile = end.fifo.name, end.tile
-        used = {"shim": name in moved, "memtile": (name, tile) in index.links_at, "core": workers[name, tile] > 0}
+        used = {"shim": True, "memtile": (name, tile) in index.links_at, "core": workers[name, tile] > 0}
         if not used[tile.kind]:
-            what = {"shim": "transfer", "memtile": "link", "core": "worker"}[tile.kind]
+            what = {"memtile": "link", "core": "worker"}[tile.kind]
             role = "produces for" if end.direction == "out" else "consumes from"
             yield Violation(
                 "unused end", name, f"no {what} at {tile} {role} fifo {name}; both ends of a fifo must be used."

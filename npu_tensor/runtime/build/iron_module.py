@@ -148,11 +148,9 @@ class ModuleStatements:
     # --- the host's sequence
 
     def host_ends(self) -> Iterator[str]:
-        """Yield the ends that the host uses."""
-        moved = {step.fifo for step in self._design.sequence if isinstance(step, Transfer)}
+        """Yield the ends that the host uses, in this sequence or another one of the configuration."""
         for fifo in self._design.fifos:
-            if fifo.name in moved:
-                shim = next(tile for tile in (fifo.producer, *fifo.consumers) if tile.kind == "shim")
+            for shim in (tile for tile in (fifo.producer, *fifo.consumers) if tile.kind == "shim"):
                 yield f'host["{fifo.name}"] = {self.end(fifo.name, shim)}'
 
     def sequence(self) -> str:

@@ -89,7 +89,7 @@ class HostSequence:
         self.cycles = {function.symbol: function.cycles for function in design.functions}
         values = dict(design.values)
         self.values = [values.get(parameter.name, ()) for parameter in design.parameters]
-        self.computed = {each.name: values[each.name] for each in design.core_buffers if each.name in values}
+        self.computed = [(each, values[each.name]) for each in design.core_buffers if each.name in values]
         self.steps = [
             step if isinstance(step, Finish) else HostTransfer(step, types[step.buffer].itemsize)
             for step in design.sequence
@@ -252,11 +252,12 @@ class Machine:
         leftovers = self._leftovers()
         if leftovers:
             raise LaunchError(f"{self._design.name} leaves data in the array: {'; '.join(leftovers)}")
-        for name, expected in sequence.computed.items():
-            found = tuple(self._buffers[name].view(np.int32).tolist())
-            if found != expected:
-                raise LaunchError(f"{self._design.name}: the core computes {found} in {name}, expected {expected}")
-        return self._counters(sequence, before)
+        counters = self._counters(sequence, before)
+        for buffer, expected in sequence.computed:
+            found = tuple(self._buffers[buffer.name].view(np.int32).tolist())
+            if counters.cycles[buffer.tile] and found != expected:
+                raise LaunchError(f"{self._design.name}: the core computes {found} in {buffer.name}, not {expected}")
+        return counters
 
     def close(self) -> None:
         """End the coroutines, in the thread that created this machine."""

@@ -120,7 +120,7 @@ def test_words_that_a_core_computes() -> None:
     counters, (_, result) = run(loaded, VALUES[:8])
     assert result.tolist() == [0, 1, 2, 3, 4, 5, -1, -1]
     assert (counters, counters.parameter_words) == (count(loaded.design), 2)
-    with pytest.raises(LaunchError, match=r"rounds: the core computes \(14, 2\) in computed, expected \(15, 2\)"):
+    with pytest.raises(LaunchError, match=r"rounds: the core computes \(14, 2\) in computed, not \(15, 2\)"):
         run(load(rounds(15)), VALUES[:8])
 
 
