@@ -65,12 +65,21 @@ ACCUMULATOR, BRIEF = 2, 4
 
 
 class PrimitiveForm(NamedTuple):
-    """Cheaper form of an instruction: its name, its operands in the order of the form, and the constant factor."""
+    """Cheaper form of an instruction.
+
+    Attributes:
+        name: Name of the form.
+        x: First operand.
+        y: Last operand, in the order of the form.
+        constant: Constant factor, or upper bound of a rounding.
+        least: Lower bound of a rounding.
+    """
 
     name: str
     x: int
     y: int
     constant: float | None = None
+    least: float | None = None
 
     @property
     def brief(self) -> bool:

@@ -67,7 +67,10 @@ FORMS: Final[Mapping[str, str]] = {
     "lt constant": "nt::lt({x}, {constant}f)",
     "maximum constant": "nt::maximum({x}, {constant}f)",
     "minimum constant": "nt::minimum({x}, {constant}f)",
-    **{f"round {dtype}": f"nt::rounded<{dtype}>({{x}})" for dtype in ("int8", "uint8", "int16")},
+    **{
+        f"round {dtype}": f"nt::rounded<{dtype}>({{x}}, {{least}}f, {{constant}}f)"
+        for dtype in ("int8", "uint8", "int16")
+    },
 }
 
 # Hoisted C++ of a factor that all vectors of a loop share, by precision.
@@ -258,7 +261,7 @@ def _expression(
         parts = "" if constant is None else str(_parts(constant, 2 if precision == "half" else 3))
         factors = {"x": values[form.x], "y": values[form.y], "short_x": brief[form.x], "short_y": brief[form.y]}
         text = FORMS.get(form.name) or APPROXIMATE_FORMS["aie2p"][form.name]
-        return text.format(precision=precision, constant=constant, parts=parts, **factors)
+        return text.format(precision=precision, constant=constant, least=form.least, parts=parts, **factors)
     if primitive == "constant":
         return broadcast(literal(value, dtype), dtype, lanes)
     template = ""
@@ -295,7 +298,7 @@ def cheaper(
     brief = set(short)
     forms: dict[int, PrimitiveForm] = {}
     for number in order:
-        primitive, operands, dtype, _ = program.instructions[number]
+        primitive, operands, _, _ = program.instructions[number]
         if not 1 <= len(operands) <= 2 or program.instructions[operands[-1]].dtype != "float32" or number in short:
             continue
         x, y = operands[0], operands[-1]
@@ -306,9 +309,8 @@ def cheaper(
                 exact.add(number)
             continue
         if len(operands) == 1:
-            rounds = primitive == "cast" and f"round {dtype}" in FORMS
-            if rounds and (source := _rounded(program, number)) is not None:
-                forms[number] = PrimitiveForm(f"round {dtype}", source, source)
+            if primitive == "cast" and (rounding := _rounding(program, number)) is not None:
+                forms[number] = rounding
             if (primitive == "neg" and x in brief) or (
                 primitive == "exp" and x in exact and precision_of[number] == "half"
             ):
@@ -405,22 +407,30 @@ def _one_plus(program: Program, number: int, function: str) -> int | None:
     return None
 
 
-def _rounded(program: Program, number: int) -> int | None:
-    """Return x if a conversion to an integer is one of rint(x). Bounds that saturation implies are skipped."""
+def _rounding(program: Program, number: int) -> PrimitiveForm | None:
+    """Return the form of a conversion to an integer that is one of rint(x), with or without integral bounds."""
+    name = f"round {program.instructions[number].dtype}"
+    if name not in FORMS:
+        return None
     limits, is_rounded = np.iinfo(program.instructions[number].dtype), False
-    (number,) = program.instructions[number].operands
+    least, most = float(limits.min), float(limits.max)
+    (x,) = program.instructions[number].operands
     while True:
-        primitive, operands, _, _ = program.instructions[number]
-        x, skips = number, primitive == "rint"
-        if skips:
-            x, is_rounded = operands[0], True
-        elif primitive in ("maximum", "minimum"):
-            x, y = operands if _constant(program, operands[0]) is None else operands[::-1]
-            bound = _constant(program, y)
-            skips = bound is not None and (bound <= limits.min if primitive == "maximum" else bound >= limits.max)
-        if not skips:
-            return number if is_rounded else None
-        number = x
+        primitive, operands, _, _ = program.instructions[x]
+        if primitive == "rint":
+            is_rounded, x = True, operands[0]
+            continue
+        if primitive not in ("maximum", "minimum"):
+            break
+        clipped, last = operands if _constant(program, operands[0]) is None else operands[::-1]
+        bound = _constant(program, last)
+        if bound is None or np.isnan(bound):
+            break
+        low, high = (max(least, bound), most) if primitive == "maximum" else (least, min(most, bound))
+        if low > high or not (low.is_integer() and high.is_integer()):
+            break
+        least, most, x = low, high, clipped
+    return PrimitiveForm(name, x, x, most, least) if is_rounded else None
 
 
 def _is_length(program: Program, number: int) -> bool:

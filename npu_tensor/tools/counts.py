@@ -278,7 +278,14 @@ def _statements(arch: Arch) -> Iterator[tuple[str, str]]:
             if name in forms:
                 parts = 2 if precision == "half" else 3
                 text = forms[name].format(
-                    x="x", y="x", short_x="one()", short_y="one()", constant="0.1", parts=parts, precision=precision
+                    x="x",
+                    y="x",
+                    short_x="one()",
+                    short_y="one()",
+                    constant="0.1",
+                    least="0.0",
+                    parts=parts,
+                    precision=precision,
                 )
             elif name == "select":
                 text = f"nt::select(aie::mask<{lanes}>(true), x, x)"

@@ -42,7 +42,7 @@ def test_divisors_of_one_or_more_take_half_the_work() -> None:
 
 @pytest.mark.parametrize("swapped", [False, True])
 def test_rounding_to_narrow_integers_is_one_function(swapped: bool) -> None:
-    """Bounds are skipped if the conversion saturates there anyway, on both sides of the rounding."""
+    """The function has bounds, those of the type or narrower ones, on both sides of the rounding."""
 
     def text(low: float, high: float) -> str:
         def formula(a: Any) -> Any:
@@ -53,8 +53,10 @@ def test_rounding_to_narrow_integers_is_one_function(swapped: bool) -> None:
 
         return body(formula)
 
-    assert text(-128, 127).splitlines()[1:] == ["const auto v6 = nt::rounded<int8>(v0);"]
-    assert "nt::maximum" in text(-127, 127)
+    assert text(-128, 200).splitlines()[1:] == ["const auto v6 = nt::rounded<int8>(v0, -128.0f, 127.0f);"]
+    assert text(-127, 127).splitlines()[1:] == ["const auto v6 = nt::rounded<int8>(v0, -127.0f, 127.0f);"]
+    assert "nt::maximum" in text(-0.5, 127)
+    assert "nt::maximum" in text(200, 300)
 
 
 @pytest.mark.parametrize(

@@ -515,13 +515,12 @@ inline auto cast(const V &v) {
     return Conversion<To>::of(v);
 }
 
-// The nearest integer, ties to even, of at most 16 bits; saturated, and 0 for NaN. The sum with ROUNDER has it in its low
-// bits.
+// Return the nearest integer of at most 16 bits, ties to even, within integral bounds; 0 for NaN. The sum with ROUNDER
+// has it in its low bits.
 template <typename To, unsigned N>
-inline aie::vector<To, N> rounded(const Float<N> &x) {
-    using Limits = std::numeric_limits<To>;
+inline aie::vector<To, N> rounded(const Float<N> &x, float least, float most) {
     const Float<N> number = aie::select(x, constant<N>(0.0f), is_nan(x));
-    const Float<N> within = at_most(at_least(number, Limits::min()), Limits::max());
+    const Float<N> within = at_most(at_least(number, least), most);
     return cast<To>(bits(aie::add(within, constant<N>(ROUNDER))));
 }
 
