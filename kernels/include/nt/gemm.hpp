@@ -159,8 +159,9 @@ inline void multiply(const typename Tile::Operand *__restrict a, const typename 
 }
 
 // The same where the core has products of lanes only, as aie2p of bfloat16: aie_api builds those of matrices from more
-// moves than products. Here each number of A is broadcast to 32 columns. A vector of B has two rows of K, which a shuffle
-// separates. A register block has 4 rows of 64 columns, or 8 of 32.
+// moves than products. Here each number of A is broadcast to 32 columns. A vector of B has two rows of K, which a
+// shuffle separates. A register block has 4 rows of 64 columns, or 8 of 32. Every broadcast is used at once, because
+// the 12 vector registers hold few of them beside the rows of B.
 template <typename Tile>
 inline void multiply_lanes(const bfloat16 *__restrict a, const bfloat16 *__restrict b, float *__restrict sums,
                            int32 *__restrict cursor) {
@@ -183,13 +184,19 @@ inline void multiply_lanes(const bfloat16 *__restrict a, const bfloat16 *__restr
             });
             const bfloat16 *left = a + i * S, *right = b + j * S;
             for (unsigned step = 0; step < Tile::K / S; ++step, left += slice_rows * S, right += Tile::N * S) {
+                Bfloat<2 * T> lines[S][pairs];
                 unroll<pairs>([&](auto pair) {
                     const auto *from = right + pair * 2 * T * S;
-                    const auto lines = aie::interleave_unzip(aie::load_v<2 * T>(from), aie::load_v<2 * T>(from + 2 * T),
-                                                             Tile::transposed ? 1 : T);
-                    unroll<rows>([&](auto row) {
-                        c[row][pair] = aie::mac(c[row][pair], left[row * S], lines.first);
-                        c[row][pair] = aie::mac(c[row][pair], left[row * S + 1], lines.second);
+                    const auto both = aie::interleave_unzip(aie::load_v<2 * T>(from), aie::load_v<2 * T>(from + 2 * T),
+                                                            Tile::transposed ? 1 : T);
+                    lines[0][pair] = both.first, lines[1][pair] = both.second;
+                });
+                unroll<rows>([&](auto row) {
+                    unroll<S>([&](auto k) {
+                        const auto factor = aie::broadcast<bfloat16, 2 * T>(left[row * S + k]);
+                        unroll<pairs>([&](auto pair) {
+                            c[row][pair] = aie::mac(c[row][pair], factor, lines[k][pair]);
+                        });
                     });
                 });
             }
