@@ -52,6 +52,7 @@ class WeightOrder(NamedTuple):
         dtype: Dtype of the host buffer.
         channels: Channels in the host buffer. Further ones are zeros.
         depth: Channels of an object.
+        fold: Rows and columns of the kernel that are joined to the channels.
         starts: First output of each group.
         outputs: Outputs of a group.
         t: Outputs of a block product.
@@ -63,6 +64,7 @@ class WeightOrder(NamedTuple):
     dtype: str
     channels: int
     depth: int
+    fold: Pair
     starts: tuple[int, ...]
     outputs: int
     t: int
@@ -74,11 +76,15 @@ class WeightOrder(NamedTuple):
         strides = tuple(stride * elements.itemsize for stride in self.layout.strides)
         weights = np.lib.stride_tricks.as_strided(elements[self.layout.offset :], self.layout.shape, strides)
         outputs, channels, rows, columns = weights.shape
-        padded = np.zeros((self.starts[-1] + self.outputs, self.channels, rows * columns), self.dtype)
+        down, across = self.fold
+        tall, wide = -(-rows // down), -(-columns // across)
+        extents = (self.starts[-1] + self.outputs, self.channels // (down * across), tall * down, wide * across)
+        padded = np.zeros(extents, self.dtype)
         with np.errstate(all="ignore"):
-            padded[:outputs, :channels] = weights.reshape(outputs, channels, -1)
-        groups = np.stack([padded[start : start + self.outputs] for start in self.starts])
-        blocks = groups.reshape(len(groups), -1, self.t, self.channels // DEPTH, DEPTH, rows * columns)
+            padded[:outputs, :channels, :rows, :columns] = weights
+        folded = padded.reshape(*extents[:2], tall, down, wide, across).transpose(0, 3, 5, 1, 2, 4)
+        groups = np.stack([folded[start : start + self.outputs] for start in self.starts])
+        blocks = groups.reshape(len(groups), -1, self.t, self.channels // DEPTH, DEPTH, tall * wide)
         ordered = np.ascontiguousarray(blocks.transpose(0, 3, 5, 1, 4, 2)).view(np.uint8)
         head = np.zeros(self.gap + HEAD_WORDS, np.int32)
         head[self.gap : self.gap + len(self.head)] = np.array(self.head, np.uint32).view(np.int32)
@@ -163,6 +169,7 @@ def _offer(
         _pair([before for before, _ in attributes["padding"]]),
     )
     problem = problem._replace(channels=-(-channels // problem.piece) * problem.piece)
+    problem, image, fold = _folded(problem, image, any(map(any, attributes["padding"])))
     problem = problem._replace(read=math.gcd(problem.channels, problem.most_read))
     if problem.channels // problem.read > ITERATIONS:
         most = problem.most_read
@@ -175,7 +182,7 @@ def _offer(
     tilings = ranked(problem)
     if not tilings:
         return Refusal(f"conv_2d: a kernel of {kernel[0]} x {kernel[1]} does not fit a core")
-    return first_offer(partial(_tiled, task, problem, image, code, reads, residual, tiling) for tiling in tilings)
+    return first_offer(partial(_tiled, task, problem, image, fold, code, reads, residual, tiling) for tiling in tilings)
 
 
 def _pair(numbers: Any) -> Pair:
@@ -198,10 +205,32 @@ def _without_gaps(task: Task, image: Layout, kernel: list[int]) -> tuple[Layout,
     return Layout(tuple(shape), tuple(strides), image.offset), _pair(stride), _pair(dilation)
 
 
+def _folded(problem: ConvProblem, image: Layout, pads: bool) -> tuple[ConvProblem, Layout, Pair]:
+    """Join rows and columns to the channels, as many as a stride is wide, if that takes fewer products.
+
+    Returns:
+        The problem, the image (batch, rows, columns, *fold, channels), and the rows and columns that are joined.
+    """
+    down, across = fold = problem.stride
+    (batch, _, _, channels), (step, row, pixel, channel) = image.shape, image.strides
+    least = problem.piece // math.gcd(problem.piece, down * across)
+    depth = -(-channels // least) * least * down * across
+    kernel = _pair([-(-size // each) for size, each in zip(problem.kernel, fold, strict=True)])
+    extents = _pair([count - 1 + size for count, size in zip(problem.places, kernel, strict=True)])
+    fits = all(size * each <= extent for size, each, extent in zip(extents, fold, problem.image, strict=True))
+    is_plain = fits and not pads and problem.dilation == (1, 1) and problem.groups == 1
+    if not is_plain or depth * math.prod(kernel) >= problem.channels * problem.taps:
+        return problem, image, (1, 1)
+    strides = (step, row * down, pixel * across, row, pixel, channel)
+    folded = Layout((batch, *extents, *fold, channels), strides, image.offset)
+    return problem._replace(kernel=kernel, stride=(1, 1), channels=depth, image=extents), folded, fold
+
+
 def _tiled(
     task: Task,
     problem: ConvProblem,
     image: Layout,
+    fold: Pair,
     code: Code,
     reads: Reads,
     residual: int | None,
@@ -226,6 +255,7 @@ def _tiled(
         problem.product.stored,
         problem.channels,
         tiling.channels,
+        fold,
         starts,
         tiling.outputs,
         problem.product.blocks.t,
@@ -252,6 +282,8 @@ def _tiled(
         depth = starts[-1] + tiling.residual_objects(problem) * problem.read
         added = [_images(residual, source, source.layout, (down, across, depth), False, problem)]
     shape = (problem.batch, rows, columns, outputs)
+    scalars = tuple((number, reads.word(number, problem.product.word)) for number in reads.scalars)
+    scalars += code.residual.scalars if code.residual else ()
     return Offer(
         "conv",
         _reason(task, problem, tiling),
@@ -263,7 +295,7 @@ def _tiled(
             *[host for host, _ in added],
             HostOperand(0, True, task.outputs[0].layout, shape, problem.result),
         ),
-        tuple((number, reads.word(number, problem.product.word)) for number in reads.scalars),
+        scalars,
         problem.operand == "bfp16",
     )
 
@@ -276,13 +308,14 @@ def _images(
     Args:
         number: Index of the task's input.
         operand: Input of the task.
-        layout: Location of the images.
+        layout: Location of the images. Dimensions before the last may be parts of the channels.
         needed: Rows, columns and channels up to which transfers read an image.
         whole: True if channels after the last one must be zero.
         problem: The convolution.
     """
-    batch, *extents = layout.shape
-    (step, row, pixel, channel), stored = layout.strides, problem.product.stored
+    batch, *extents, last = layout.shape
+    (step, row, pixel, *_, channel), stored, fold = layout.strides, problem.product.stored, extents[2:]
+    extents = [*extents[:2], math.prod(fold) * last]
     tall, wide, channels = (max(extent, size) for extent, size in zip(extents, needed, strict=True))
     used, elements = (
         layout.offset + (batch - 1) * step + (rows - 1) * row + (columns - 1) * pixel + depth
@@ -290,13 +323,13 @@ def _images(
     )
     size = problem.product.sizes[0]
     even = all(each >= 0 and each * size % WORD == 0 for each in (layout.offset, step, row, pixel))
-    fits = operand.dtype.name == stored and channel == 1 and not (whole and channels != layout.shape[-1])
+    fits = operand.dtype.name == stored and channel == 1 and not fold and not (whole and channels != last)
     near = max(row, pixel) * size <= LIMITS["shim"].stride * WORD
     if fits and even and near and elements <= MOST_APART * math.prod(layout.shape):
         host = HostOperand(number, False, Layout((used,), (1,)), (elements,), stored, None)
         return host, Images(layout.offset, step, row, pixel, elements)
-    padded = (batch, tall, wide, channels)
-    step, row, pixel, _ = contiguous_strides(padded)
+    step, row, pixel, _ = contiguous_strides((batch, tall, wide, channels))
+    padded = (batch, tall, wide, *fold, channels // math.prod(fold))
     return HostOperand(number, False, layout, padded, stored), Images(0, step, row, pixel, math.prod(padded))
 
 

@@ -84,6 +84,11 @@ class Code(NamedTuple):
     epilogue: Epilogue
     residual: Residual | None
 
+    @property
+    def scalars(self) -> int:
+        """Number of words that both read."""
+        return self.epilogue.scalars + (len(self.residual.scalars) if self.residual else 0)
+
 
 def _source(problem: ConvProblem, tiling: ConvTiling, code: Code) -> Source:
     epilogue, residual = code
@@ -128,7 +133,7 @@ extern "C" void nt_conv_multiply(const {operand} *__restrict strip, const {opera
         body = "\n".join(f"        {line}" for line in residual.body)
         text += f"""
 extern "C" void nt_conv_combine(const {operand} *__restrict box, const int32 *__restrict state, int32 first,
-                                {result} *__restrict results) {{
+                                const int32 *__restrict words, {result} *__restrict results) {{
     aie::set_rounding(aie::rounding_mode::conv_even);
 {hoisted}
     const auto combine = [&](const auto &image, {result} *results) {{
@@ -150,7 +155,7 @@ def configuration(problem: ConvProblem, tiling: ConvTiling, code: Code, columns:
     name = f"conv_{'x'.join(map(str, problem.kernel))}_{problem.operand}_{problem.result}"
     has_residual, epilogue = code.residual is not None, code.epilogue
     builder = Builder(name, problem.arch, columns, 3 + problem.row_operands + has_residual)
-    types = _types(problem, tiling, epilogue)
+    types = _types(problem, tiling, code.scalars)
     functions = _functions(builder, problem, tiling, code, types)
     rows = [f"row{i}" for i in range(problem.row_operands)]
     scalars = ["words"] * bool(epilogue.scalars)
@@ -180,11 +185,11 @@ def configuration(problem: ConvProblem, tiling: ConvTiling, code: Code, columns:
             for first in range(0, tiling.residual_objects(problem) * problem.read, tiling.channels):
                 box = image.acquire(1)
                 if first < tiling.outputs:
-                    run("combine", box, "state", first, results)
+                    run("combine", box, "state", first, "words", results)
                 image.release(1)
             out.release(1)
 
-        words = [memory["words"][epilogue.scalars + number] for number in range(WORDS)]
+        words = [memory["words"][code.scalars + number] for number in range(WORDS)]
         compute_box(True)  # The words can be read once its pixels are there.
         for _ in range_(words[1]):
             compute_box(False)
@@ -216,7 +221,7 @@ def configuration(problem: ConvProblem, tiling: ConvTiling, code: Code, columns:
     return builder.configuration
 
 
-def _types(problem: ConvProblem, tiling: ConvTiling, epilogue: Epilogue) -> dict[str, ObjectType]:
+def _types(problem: ConvProblem, tiling: ConvTiling, scalars: int) -> dict[str, ObjectType]:
     """Return the types of objects and of the memory of a core."""
     stored, word, (r, _, t, _, _) = problem.product.stored, problem.product.word, problem.product.blocks
     pixels, strip = math.prod(tiling.pixels(problem)), tiling.strip(problem)
@@ -231,7 +236,7 @@ def _types(problem: ConvProblem, tiling: ConvTiling, epilogue: Epilogue) -> dict
         "zeros": ObjectType(stored, (-(-strip[1] // 4) * 4 * problem.piece,)),
         "state": ObjectType("int32", (16,)),
         "cursor": ObjectType("int32", (1,)),
-        "words": ObjectType("int32", (epilogue.scalars + WORDS,)),
+        "words": ObjectType("int32", (scalars + WORDS,)),
         **{f"row{i}": ObjectType(word, (tiling.outputs // t * 16,)) for i in range(problem.row_operands)},
     }
 
@@ -251,7 +256,7 @@ def _functions(
         "nt_gemm_store": (["sums", "cursor", *ends], finishing_cycles(problem, tiling), epilogue.program_bytes),
     }
     if residual:
-        names, size = ["pixels", "state", "int32", "result"], residual.program_bytes + SMALL_BYTES
+        names, size = ["pixels", "state", "int32", "words", "result"], residual.program_bytes + SMALL_BYTES
         declared["nt_conv_combine"] = (names, combining_cycles(problem, tiling), size)
     return {
         symbol.rpartition("_")[2]: builder.function(
@@ -292,7 +297,7 @@ class _Sequence:
         self.shares = shares(problem, tiling)
         self.resident = problem.channels == tiling.channels
         shared = configuration(problem.unshaped, tiling, code, math.prod(self.shares), self.resident)
-        types = _types(problem, tiling, code.epilogue)
+        types = _types(problem, tiling, code.scalars)
         self.object, stored = types["weights"], problem.product.stored
         self.places = tiling.padded(problem)
         self.last = tiling.last(problem)

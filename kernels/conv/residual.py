@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.kernels.codegen import cycles, emitter
+from npu_tensor.kernels.codegen.words import runtime_word
 from npu_tensor.kernels.gemm.epilogue import LANES
+from npu_tensor.kernels.offer import Word
 from npu_tensor.ops.analysis import Precision, needed
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Program
@@ -26,6 +28,7 @@ class Residual(NamedTuple):
         value: Expression that is stored.
         vector_cycles: Predicted cycles per vector, without those that load and order the numbers.
         program_bytes: Estimated bytes of machine code.
+        scalars: Inputs of the task that are numbers, and dtypes of their words, which follow those of the epilogue.
     """
 
     hoisted: tuple[str, ...]
@@ -33,6 +36,7 @@ class Residual(NamedTuple):
     value: str
     vector_cycles: int
     program_bytes: int
+    scalars: tuple[tuple[int, Word], ...]
 
 
 class Split(NamedTuple):
@@ -69,30 +73,46 @@ def split(task: Task, arch: Arch) -> Split | Refusal | None:
         if later.intersection(each.operands):
             later.add(index)
     before = {operand for index in later for operand in instructions[index].operands} - later
-    earlier = [index for index in before if instructions[index].primitive != "constant"]
+    numbers = sorted(index for index in before if instructions[index].primitive == "scalar")
+    scalars = [instructions[index] for index in numbers]
+    earlier = [index for index in before - {*numbers} if instructions[index].primitive != "constant"]
     if len(images) > 1 or len(earlier) != 1 or output not in later:
         return Refusal("conv_2d: an epilogue that reads more after another image")
     (stored,) = earlier
+    if instructions[stored].primitive == "cast" and instructions[instructions[stored].operands[0]].dtype == "int8":
+        (stored,) = instructions[stored].operands
     dtype = task.outputs[0].dtype.name
     if not _keeps(dtype, instructions[stored].primitive, instructions[stored].dtype):
         return Refusal(f"conv_2d: another image is added to more digits than {dtype} has")
-    given = {stored: f"nt::load<float, {LANES}>(results)", **dict.fromkeys(loads, "image")}
+    first = _until(program, stored)
+    own = len({each.value for each in first.instructions if each.primitive == "scalar"})
+    given = {
+        stored: f"nt::load<{emitter.REGISTERS[instructions[stored].dtype]}, {LANES}>(results)",
+        **dict.fromkeys(loads, "image"),
+        **{
+            index: emitter.broadcast(runtime_word("words", own + place, each.dtype), each.dtype, LANES)
+            for place, (index, each) in enumerate(zip(numbers, scalars, strict=True))
+        },
+    }
     reason = emitter.refusal(program, given)
     if reason is not None:
         return Refusal(reason)
-    precision: Precision = "full" if dtype == "float32" else "half"
-    code = emitter.statements(program, given, LANES, precision)
+    precision: Precision = "half" if dtype == "bfloat16" else "full"
     order, exactness = needed(program, [output], given), dict.fromkeys(range(len(instructions)), precision)
+    forms = emitter.cheaper(program, order, exactness, invariant=numbers)
+    order = sorted({*order} - emitter.unread(program, order, forms) - {stored})
+    code = emitter.statements(program, given, LANES, precision, invariant=numbers)
     return Split(
-        task._replace(program=_until(program, stored)),
+        task._replace(program=first),
         number,
         image_dtype,
         Residual(
             tuple(code.hoisted),
             tuple(code.body),
             code.values[output],
-            cycles.work(program, arch, LANES, exactness, order).round,
-            cycles.program_bytes(program, exactness, order),
+            cycles.work(program, arch, LANES, exactness, order, forms).round,
+            cycles.program_bytes(program, exactness, order, forms),
+            tuple((each.value + 1, "float32" if each.dtype == "float32" else "int32") for each in scalars),
         ),
     )
 
@@ -104,6 +124,8 @@ def _is_image(layout: Layout) -> bool:
 
 def _keeps(dtype: str, primitive: str, register: str) -> bool:
     """Return True if a result of a dtype stores the number of an instruction exactly."""
+    if dtype == "int8":
+        return register == dtype
     return register == "float32" and (dtype == "float32" or (dtype == "bfloat16" and primitive == "round_bfloat16"))
 
 

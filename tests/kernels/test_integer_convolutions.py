@@ -1,4 +1,4 @@
-"""Convolutions of int8 on the simulated array, exactly as NumPy computes them by brute force."""
+"""Convolutions of int8 on the simulated array against sums that NumPy computes by brute force."""
 
 import itertools
 from collections.abc import Iterator
@@ -15,9 +15,12 @@ from kernel_tasks import TARGETS, accepted, conv_of, target
 import npu_tensor as nt
 from npu_tensor import ops
 from npu_tensor.dataflow.array import ARRAYS
+from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import conv
 from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.sim import host_compiler
+from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Refusal, Task
 from npu_tensor.tensor import record
 
@@ -82,10 +85,12 @@ def clipped(values: Array, least: int = -128) -> Array:
     return np.clip(np.rint(values), least, 127).astype(np.int8)
 
 
-def rescaled(case: Case) -> Array:
-    """Return the results that NumPy computes from the sums."""
+def assert_rescaled(result: Array, case: Case) -> None:
+    """Check results against float64. A product may be a unit of float32 off, which shows at ties only."""
     _, _, bias, scale = case.operands()
-    return clipped((case.sums() + bias).astype(np.float32) * scale)
+    numbers = np.clip((case.sums() + bias).astype(np.float64) * scale, -128, 127)
+    assert np.abs(result - numbers).max() <= 0.5 + 2**-16
+    assert np.count_nonzero(result != clipped(numbers)) <= 1 + result.size / 10_000
 
 
 def sums_of(case: Case) -> nt.Tensor:
@@ -118,6 +123,7 @@ CASES = {
     "1x1, skipped pixels": Case(1, (15, 18), 64, 32, (1, 1), (2, 2)),
     "smaller than a core's part": Case(2, (2, 3), 16, 5, (3, 3), padding=(1, 1)),
     "uneven": Case(1, (30, 37), 48, 12, (2, 3), (3, 2), (0, 2), (2, 3)),
+    "7x7, skipped pixels that become channels": Case(2, (34, 38), 3, 20, (7, 7), (2, 2)),
     "groups": Case(1, (11, 14), 96, 64, (3, 3), padding=(1, 1), groups=2),
 }
 
@@ -136,8 +142,7 @@ def _compiled() -> Iterator[None]:
 @pytest.mark.parametrize("case", list(CASES))
 @arrays
 def test_sums_are_rescaled_by_one_number_per_output(case: str, where: Target) -> None:
-    result = simulate(task_of(CASES[case]), where, CASES[case].operands())
-    assert np.array_equal(result, rescaled(CASES[case]))
+    assert_rescaled(simulate(task_of(CASES[case]), where, CASES[case].operands()), CASES[case])
 
 
 @arrays
@@ -180,6 +185,36 @@ def test_results_of_the_operands_dtype_wrap() -> None:
     assert np.array_equal(simulate(task, WHOLE[1], case.operands()), case.sums().astype(np.int8))
 
 
+RESIDUALS = {
+    "several objects": Case(1, (9, 10), 272, 68, (3, 3), padding=(1, 1)),
+    "a part of every box": Case(2, (17, 22), 64, 20, (3, 3), (2, 2), (0, 1)),
+    "single pixels": Case(1, (15, 18), 32, 144, (1, 1), (2, 2)),
+}
+
+
+@pytest.mark.parametrize("case", list(RESIDUALS))
+@arrays
+def test_another_image_is_added(case: str, where: Target) -> None:
+    """Results are rounded to int8 before the sum, and the image, that of another layer, is multiplied by a number."""
+    image, weight, bias, _ = RESIDUALS[case].operands()
+    sums = RESIDUALS[case].sums() + bias
+    factor = np.float32(40 / sums.std())
+    added = np.random.default_rng(1).integers(-128, 128, sums.shape, np.int8)
+    offset = nt.from_numpy(bias.reshape(-1, 1, 1)).realize()
+    other = requantized(sums_of(RESIDUALS[case]), 0.001)
+
+    def rounded() -> nt.Tensor:  # A name would keep it: the kernel would have several results.
+        return requantized(sums_of(RESIDUALS[case]) + offset, float(factor)).float()
+
+    sum_of_both = (rounded() + other.float() * 0.3).round().clip(0, 127).to(nt.int8)
+    tasks = cut(structure_of([sum_of_both._node, other._node]), SimulatedDevice.fusion).tasks
+    task = next(each for each in tasks if each.kind == "conv" and len(each.inputs) == 6)
+    assert task.ops.count("round") == 2
+    result = simulate(task, where, [image, weight, bias, float(factor), added, 0.3])
+    total = clipped(sums.astype(np.float32) * factor) + added * np.float64(0.3)
+    assert np.abs(result - np.clip(total, 0, 127)).max() <= 0.5 + 2**-16
+
+
 @settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_every_offer_builds_and_runs(data: st.DataObject) -> None:
@@ -195,12 +230,7 @@ def test_every_offer_builds_and_runs(data: st.DataObject) -> None:
         pair(st.integers(1, 2)),
         pair(st.integers(0, 2)),
     )
-    task, where = task_of(case), data.draw(st.sampled_from(TARGETS))
-    answer = conv.claim(task, where)
-    buffers = case.operands()
-    assert isinstance(answer, Offer), answer
-    (result,) = kernel_tasks.simulate(task, answer, where, buffers)
-    assert np.array_equal(result, rescaled(case))
+    assert_rescaled(simulate(task_of(case), data.draw(st.sampled_from(TARGETS)), case.operands()), case)
 
 
 def test_other_integers_are_refused() -> None:
