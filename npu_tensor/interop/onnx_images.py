@@ -77,7 +77,8 @@ class _Windows:
         return padded(x, self.before, self.after, value)
 
 
-def _windows_of_weight(x: Tensor, w: Tensor, kernel_shape: Any, **window: Any) -> _Windows:
+def windows_of_weight(x: Tensor, w: Tensor, kernel_shape: Any = None, **window: Any) -> _Windows:
+    """Return the windows of a convolution."""
     if kernel_shape is not None and ints(kernel_shape) != [*w.shape[2:]]:
         raise ShapeError(f"kernel_shape {ints(kernel_shape)} contradicts the weight {list(w.shape)}")
     return _Windows.of(x.shape[2:], w.shape[2:], **window)
@@ -90,7 +91,7 @@ def image_columns(
 
     Padding has the value `outside`, a number or a tensor with one element.
     """
-    windows = _windows_of_weight(x, w, kernel_shape, **window)
+    windows = windows_of_weight(x, w, kernel_shape, **window)
     n = len(windows.kernel)
     if any((*windows.before, *windows.after)):
         x = windows.padded(x ^ outside) ^ outside  # Widths may be padded with numbers only.
@@ -105,7 +106,7 @@ def image_columns(
 def convolve(
     x: Tensor, w: Tensor, b: Tensor | None = None, *, group: int = 1, kernel_shape: Any = None, **window: Any
 ) -> Tensor:
-    windows = _windows_of_weight(x, w, kernel_shape, **window)
+    windows = windows_of_weight(x, w, kernel_shape, **window)
     padding: Any = windows.before
     if not windows.is_symmetric:
         x, padding = windows.padded(x), 0
@@ -117,7 +118,7 @@ def _conv_transpose(
     x: Tensor, w: Tensor, b: Tensor | None = None, *, auto_pad: Any = "", group: int = 1, kernel_shape: Any = None,
     output_padding: Any = None, output_shape: Any = None, **window: Any,
 ) -> Tensor:  # fmt: skip
-    windows = _windows_of_weight(x, w, kernel_shape, **window)
+    windows = windows_of_weight(x, w, kernel_shape, **window)
     n, mode, before, after = len(windows.kernel), text_of(auto_pad), windows.before, windows.after
     extra = ints(output_padding, n, 0)
     whole = [

@@ -9,8 +9,8 @@ import numpy as np
 import npu_tensor as nt
 from npu_tensor import ops
 from npu_tensor.errors import ArgumentError
-from npu_tensor.interop.onnx_images import convolve, image_columns
-from npu_tensor.interop.onnx_operands import Operator, array_dtype, dtype_name, tensor_dtype
+from npu_tensor.interop.onnx_images import convolve, image_columns, windows_of_weight
+from npu_tensor.interop.onnx_operands import Array, Operator, array_dtype, as_tensor, dtype_name, tensor_dtype
 from npu_tensor.nn import functional
 from npu_tensor.tensor import Tensor
 
@@ -114,9 +114,27 @@ def _conv_integer(
         return convolve(image, weight, group=group, **window)
     image, point = _to_int8(x, x_zero)
     outside = point.to("int8") if isinstance(point, Tensor) else point
+    if nt.get_default_device() != "cpu" and w_zero is None and x.ndim == 4:
+        return _image_sums(image, w, outside, **window)
+    # The processor multiplies int8 matrices twice as fast as it convolves int8 images.
     columns, extents = image_columns(image, w, outside=outside, **window)
     y = _centred_product(*_to_int8(w.flatten(1), w_zero), columns, point)
     return y.reshape(x.shape[0], w.shape[0], *extents)
+
+
+def _image_sums(image: Tensor, w: Tensor, outside: Any, **window: Any) -> Tensor:
+    """Convolve an int8 image, which is padded with its zero point, with an int8 weight without one."""
+    windows = windows_of_weight(image, w, **window)
+    padding = tuple(zip(windows.before, windows.after, strict=True))
+    has_point = isinstance(outside, Tensor) or outside
+    if has_point and any(map(any, padding)):
+        image, padding = windows.padded(image ^ outside) ^ outside, ((0, 0),) * 2
+    stride, dilation = tuple(windows.strides), tuple(windows.dilations)
+    sums: Tensor = _ops.conv_2d(image, w, stride, padding, dilation, out_dtype="int32")
+    if has_point:
+        point = outside.to("int32") if isinstance(outside, Tensor) else outside
+        sums = sums - (w.sum((1, 2, 3), dtype="int32") * point).reshape(-1, 1, 1)
+    return sums
 
 
 def _requantize(y: Tensor, scale: Any, out_scale: Tensor, out_zero: Tensor) -> Tensor:
@@ -135,14 +153,22 @@ def _qlinear_matmul(
 
 
 def _qlinear_conv(
-    x: Tensor, x_scale: Tensor, x_zero: Tensor, w: Tensor, w_scale: Tensor, w_zero: Tensor, y_scale: Tensor,
-    y_zero: Tensor, b: Tensor | None = None, **attributes: Any,
+    x: Tensor, x_scale: Array, x_zero: Array, w: Tensor, w_scale: Array, w_zero: Array, y_scale: Array,
+    y_zero: Array, b: Tensor | None = None, **attributes: Any,
 ) -> Tensor:  # fmt: skip
-    y = _conv_integer(x, w, x_zero, w_zero, **attributes)
+    y = _conv_integer(x, w, _zero_point(x_zero), _zero_point(w_zero), **attributes)
     channels = [-1, *[1] * (x.ndim - 2)]
     y = y if b is None else y + b.reshape(channels)
-    scale = x_scale * (w_scale.reshape(channels) if w_scale.ndim else w_scale)
-    return _requantize(y, scale, y_scale, y_zero)
+    scales = x_scale * w_scale / y_scale
+    scale: Any = scales.item() if scales.size == 1 else as_tensor(scales.reshape(channels))
+    y = nt.round(y.to("float32") * scale)
+    low, high = _limits(y_zero.dtype)
+    return (y + y_zero.item() if y_zero.any() else y).clamp(low, high).to(y_zero.dtype.name)
+
+
+def _zero_point(zero: Array) -> Tensor | None:
+    """Return a zero point as a tensor; None for zeros of int8, which correct nothing."""
+    return None if zero.dtype == np.int8 and not zero.any() else as_tensor(zero)
 
 
 def _quantized_matmul(
@@ -198,7 +224,7 @@ QUANTIZED_OPERATORS: Final[dict[str, Operator]] = {
     "DequantizeLinear": Operator(_dequantize),
     "DynamicQuantizeLinear": Operator(_dynamic_quantize),
     "MatMulInteger": Operator(_matmul_integer),
-    "QLinearConv": Operator(_qlinear_conv),
+    "QLinearConv": Operator(_qlinear_conv, (1, 2, 4, 5, 6, 7)),
     "QLinearMatMul": Operator(_qlinear_matmul),
     "QuantizeLinear": Operator(_quantize),
     "QuantizedConv": Operator(_quantized_conv),
