@@ -55,9 +55,13 @@ def test_a_layer_changes_configuration_twice(name: str, generation: str) -> None
 
 
 def test_one_launch_per_token_reaches_the_published_rate() -> None:
-    """Two configurations take turns. The published design has one; the weights alone allow 71 tokens per second."""
-    _, one, _ = step("Llama 3.2 1B, q4_1", "npu2", context=2048)
-    assert one["published"] <= one["rate"] <= 1.1 * one["published"]
+    """Two configurations take turns, and the published design has one. Weights, keys and values alone allow 65."""
+    name, context = "Llama 3.2 1B, q4_1", 2048
+    _, one, _ = step(name, "npu2", context)
+    shape = decode.MODELS[name]
+    cached = 2 * shape.layers * context * shape.cached_heads * shape.features * 2
+    most = ARRAYS["aie2p"].ddr_bytes_per_second / (shape.weight_bytes + cached)
+    assert one["published"] < 55 <= one["rate"] < most < 66
 
 
 @pytest.mark.parametrize(
