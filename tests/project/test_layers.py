@@ -201,7 +201,7 @@ def test_imports_within_the_runtime_go_down() -> None:
     found = []
     for path in (PACKAGE / "runtime").glob("**/*.py"):
         module = module_name(path)
-        assert runtime_rank(module) is not None or path.name == "__init__.py", module
+        assert runtime_rank(module) is not None or path.name == "__init__.py", f"{module} is not in RUNTIME_LAYERS"
         found += runtime_violations(path.read_text("utf-8"), module)
     assert found == []
 
