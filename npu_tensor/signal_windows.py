@@ -26,7 +26,7 @@ Shape = Callable[[Any, int], Any]
 def _window(shape: Shape, M: int, sym: bool, options: dict[str, Any]) -> Tensor:
     """Return shape(0, 1, ..., number of elements), in the dtype of the options."""
     if M < 0:
-        raise ArgumentError(f"a window has no negative number of elements: {M}")
+        raise ArgumentError(f"the number of elements of a window must not be negative: {M}")
     like = zeros(M, **options)
     if not like.is_floating_point():
         raise DTypeError(f"windows are floats, not {like.dtype.name}")

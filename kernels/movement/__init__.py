@@ -38,7 +38,7 @@ SMALLEST_OBJECT: Final = 8
 def claim(task: Task, target: Target) -> Offer | Refusal:
     """Return an offer for a task that only moves the elements of one operand to a contiguous result."""
     if not is_copy(task):
-        return Refusal("movement: the task is no copy")
+        return Refusal("movement: the task is not a copy")
     itemsize = task.outputs[0].dtype.itemsize
     operand = task.tensors[0]
     source, result = _span(operand, 0), _result(task)

@@ -231,7 +231,7 @@ def arch_of(name: str) -> Arch:
         if not spelled.isdisjoint(map(_plain, names)):
             return arch
     known = "; ".join(f"{arch}: {', '.join(names)}" for arch, names in ARRAY_NAMES.items())
-    raise DeviceError(f"{name!r} is no known array; known are {known}")
+    raise DeviceError(f"there is no array {name!r}; there are {known}")
 
 
 def configured_arch() -> Arch | None:

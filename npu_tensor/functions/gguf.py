@@ -187,7 +187,7 @@ def _read(data: np.ndarray[Any, Any]) -> GGUF:
     start, end = _aligned(reader.at, alignment), 0
     for name, spec, offset in listed:  # ggml also requires this order.
         if offset != end:
-            raise ValueError(f"tensor {name!r} at byte {offset} of the data, where byte {end} is next")
+            raise ValueError(f"tensor {name!r} begins at byte {offset} of the data instead of byte {end}")
         if start + end + spec.nbytes > reader.size:
             raise ValueError(f"the file ends at byte {reader.size}, and tensor {name!r} at {start + end + spec.nbytes}")
         end = _aligned(end + spec.nbytes, alignment)

@@ -31,7 +31,7 @@ def _are_integers(value: Any) -> bool:
 
 
 def require_within_limits(call: Call, operands: Sequence[Any]) -> None:
-    """Raise an error if an op would leave its operands, which are specs, types of numbers, and numbers in lists."""
+    """Raise ValueError if an op would access memory outside of its operands: specs, types of numbers, lists."""
     if not all(type(extent) is int and extent >= 0 for extent in call.spec.shape):
         raise ValueError(f"the shape {call.spec.shape}")
     # A stop of -1 ends a range in front of the first element.

@@ -109,7 +109,9 @@ def _variadic(op: Op) -> Callable[..., Any]:
     def function(*operands: Any, **attributes: Any) -> Any:
         values = tuple([attributes.pop(attribute.name, attribute.default) for attribute in op.attributes])
         if attributes or _MISSING in values:
-            raise TypeError(f"{op.name}() takes the attributes {', '.join(each.name for each in op.attributes)}")
+            names = ", ".join(each.name for each in op.attributes)
+            wrong = f"has no {', '.join(attributes)}" if attributes else "needs all"
+            raise TypeError(f"{op.name}() {wrong}; its attributes are {names}")
         return STEPS.record(op, operands, values, sys._getframe(1))
 
     return function

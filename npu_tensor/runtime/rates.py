@@ -198,7 +198,7 @@ def _read(kind: str, identity: tuple[tuple[str, str], ...], root: Path) -> Proce
         try:
             stored = json.loads(content)
             if not isinstance(stored, dict) or stored.get("format") != FORMAT:
-                raise ArgumentError(f"it is no calibration of format {FORMAT}")
+                raise ArgumentError(f"it is not a calibration of format {FORMAT}")
             if stored.get("identity") != dict(identity):
                 raise ArgumentError(f"it was measured with {stored.get('identity')}, and this is {dict(identity)}")
             return _of_kind(kind, stored.get("rates"))

@@ -116,7 +116,7 @@ def test_columns_and_float32() -> None:
         (["neg-32x32bf16-32x32bf16", "--arch", "aie2"], "of this op for these tensors is neg-1024bf16-1024bf16"),
         (["add-1x2x3x4x5f32", "--arch", "aie2"], "there is no kernel"),
         (["add-1024q4-1024q4-1024q4", "--arch", "aie2"], "no dtype 'q4'"),
-        (["rowwise-soft_max-bf16", "--arch", "npu9"], "is no known array"),
+        (["rowwise-soft_max-bf16", "--arch", "npu9"], "there is no array 'npu9'"),
     ],
 )
 def test_what_there_is_not(arguments: list[str], says: str) -> None:

@@ -39,8 +39,18 @@ def described(tree: ast.AST) -> Iterator[ast.Constant]:
                 yield text
 
 
+def messages(tree: ast.AST) -> Iterator[ast.Constant]:
+    """Yield the texts in errors, warnings and reasons of refusals."""
+    for node in ast.walk(tree):
+        called = node.func if isinstance(node, ast.Call) else None
+        if re.search(r"(Error|Refusal|Violation|warn)$", ast.unparse(called) if called else ""):
+            for part in ast.walk(node):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield part
+
+
 def prose(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of text of a file, with their numbers: docstrings and comments, or all but code blocks."""
+    """Yield the texts of a file, with their lines: docstrings, comments and messages, or all but code blocks."""
     content = path.read_text("utf-8")
     if path.suffix == ".hpp":
         for number, line in enumerate(content.splitlines(), 1):
@@ -48,7 +58,8 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, comment[0]
         return
     if path.suffix == ".py":
-        for text in described(ast.parse(content)):
+        tree = ast.parse(content)
+        for text in (*described(tree), *(() if path.is_relative_to(ROOT / "tests") else messages(tree))):
             yield text.lineno, str(text.value)
         for token in tokenize.generate_tokens(io.StringIO(content).readline):
             if token.type == tokenize.COMMENT:

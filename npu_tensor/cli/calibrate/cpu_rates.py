@@ -67,7 +67,7 @@ def _add(nbytes: float) -> Tensor:
 def _cpu_device() -> Any:
     device, *_ = host_devices()
     if not hasattr(device, "target"):
-        raise DeviceError("the CPU device compiles nothing here; `npu-tensor info` says why")
+        raise DeviceError("the CPU device compiles nothing here; `npu-tensor info` shows the reason")
     return device
 
 

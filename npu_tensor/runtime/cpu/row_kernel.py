@@ -365,7 +365,7 @@ SHORT_VECTORS = 8
 
 
 class RowKernel(ReducingBase):
-    """Rows one after the other, lanes along the row. A row that is not evenly spaced is walked over run by run."""
+    """Kernel for rows one after the other, with lanes along the row. Unevenly spaced rows are computed run by run."""
 
     across = True
 

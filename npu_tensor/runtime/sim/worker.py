@@ -79,7 +79,7 @@ class CoreWorker:
             BuildError: The body never waits for an object.
         """
         if not _waits(body):
-            raise BuildError(f"{tile} waits for no object, so nothing would ever interrupt its loop")
+            raise BuildError(f"the loop of {tile} never ends: its body acquires no object")
         self.tile = tile
         self.cycles = 0
         self.ahead = 0

@@ -131,7 +131,7 @@ def _part(program: ArrayProgram, artifact: Artifact, kernel: str | None) -> Prog
         addresses = {parameter.name: int(places[parameter.name]) for parameter in configuration.parameters}
         return ProgramPart(kernel, *stream(program, [addresses]))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise BuildError(f"{path} does not say where the runtime parameters of {artifact.name} are: {error}") from None
+        raise BuildError(f"{path} lacks addresses of the runtime parameters of {artifact.name}: {error}") from None
 
 
 def _check_arch(program: ArrayProgram, artifact: Artifact) -> None:

@@ -224,7 +224,7 @@ def test_a_worker_that_waits_for_nothing_is_refused() -> None:
     copy = functions(d, TYPE).copy
     buffer = d.core_buffer("buffer", CORE, TYPE)
     d.worker(CORE, lambda memory: copy(memory, memory, 64), [buffer])
-    with pytest.raises(BuildError, match=r"core \(0,2\) waits for no object"):
+    with pytest.raises(BuildError, match=r"the loop of core \(0,2\) never ends"):
         load(d.build())
 
 

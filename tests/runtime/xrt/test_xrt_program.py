@@ -84,7 +84,7 @@ def test_another_array(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("places", [b"{}", b'{"words": "a"}', b"[]", b"", b"\xff\xfe"])
 def test_invalid_places_of_parameters(tmp_path: Path, places: bytes) -> None:
-    with pytest.raises(BuildError, match=r"kernel_parameters\.json does not say where the runtime parameters of"):
+    with pytest.raises(BuildError, match=r"kernel_parameters\.json lacks addresses of the runtime parameters of"):
         read(tmp_path, lambda files: files.update({"_parameters.json": places}))
 
 
