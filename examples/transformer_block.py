@@ -1,4 +1,4 @@
-"""Transformer block of Llama models: normalised attention and a gated feed-forward network, each with a residual.
+"""Transformer block of Llama models: normalized attention and a gated feed-forward network, each with a residual.
 
     python transformer_block.py
 
@@ -68,7 +68,7 @@ class Block:
         return x + self.feed_forward(self.norm(x, "feed_forward_norm"))
 
     def norm(self, x: nt.Tensor, name: str) -> nt.Tensor:
-        """Normalise every token by its root mean square."""
+        """Normalize every token by its root mean square."""
         return nt.rms_norm(x, DIM, self.weights[name], EPSILON)
 
     def attention(self, x: nt.Tensor) -> nt.Tensor:

@@ -207,7 +207,7 @@ def _plan(rows: int, words: int, results: int, target: Target) -> GetRowsPlan:
 def _design(name: str, arch: Arch, columns: int, plan: GetRowsPlan) -> Design:
     units = [(word, row) for word in plan.starts for row in range(0, plan.results, plan.block)]
     apart = [unit for unit in units if unit[0] % plan.width == 0]
-    # The overlapping slice rewrites words of its neighbor and waits for it.
+    # The overlapping slice rewrites words of its neighbour and waits for it.
     overlapping = [unit for unit in units if unit[0] % plan.width]
     # No column may be idle. A power of two keeps the number of configurations small.
     columns = min(columns, 1 << len(apart).bit_length() - 1)

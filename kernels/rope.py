@@ -1,7 +1,7 @@
 """GGML's ROPE: rows rotated by angles proportional to their positions, in the normal and the neox order of pairs.
 
 A segment is one head of a token, or the fewest heads that end on a word. The cores receive segments and positions and
-compute cosines and sines themselves, once for neighbors of one position. A position thus costs 4 bytes of host memory
+compute cosines and sines themselves, once for neighbours of one position. A position thus costs 4 bytes of host memory
 instead of two tables. Angles are counted in units of 2^-32 turns, in which the product with a position wraps by itself.
 Tokens and heads are not part of the binary: there are two sizes of objects.
 """
@@ -91,7 +91,7 @@ class Angles(NamedTuple):
         turns: Turns of each pair for one position.
         magnitude: Factor of all results.
         n_dims: Features that are rotated.
-        neighbours: True if neighboring features form pairs, False if the two halves do.
+        neighbours: True if neighbouring features form pairs, False if the two halves do.
         divided: True if a tensor of factors divides the turns.
     """
 

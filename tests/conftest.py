@@ -236,7 +236,7 @@ def less_optimised(_precompiled: Callable[[Arch | None], Path]) -> Iterator[None
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(target, "_OPTIMISATION", 0)
+        patch.setattr(target, "_OPTIMIZATION", 0)
         patch.setattr(engine, "_FORMAT", f"{engine._FORMAT} -O0")  # of what the cache keeps
         selection.reset()
         if host_compiler.reason() is None:

@@ -11,7 +11,7 @@ from npu_tensor.ops.layouts import joined
 
 
 class Dims(NamedTuple):
-    """Minimal dimensions of a part of a tensor: neighbors with equal steps are merged."""
+    """Minimal dimensions of a part of a tensor: neighbours with equal steps are merged."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]

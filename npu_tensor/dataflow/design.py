@@ -154,7 +154,7 @@ class ObjectFifo:
         """Core whose memory holds the objects if they need no DMA; else None.
 
         A single producer and consumer need no DMA if their cores share access to a memory, unless a DMA has to reorder.
-        A core reaches its own memory and that of its neighbors above, below and to the west. The producer's memory is
+        A core reaches its own memory and that of its neighbours above, below and to the west. The producer's memory is
         preferred.
         """
         if len(self.consumers) != 1 or self.dims_to_stream or any(self.dims_from_stream):

@@ -1,4 +1,4 @@
-"""The second and third stage: cut a graph into tasks, and choose the device of each task and the order.
+"""The stages cuts and placement: cut a graph into tasks, and choose the device of each task and the order.
 
 Each accelerator answers each task with a kernel or a refusal. The choice goes by predicted cost or by preference.
 """

@@ -65,7 +65,7 @@ def expected(
 
 
 def error(result: Array, reference: Array) -> float:
-    """Normalised mean square error; results that are bfloat16 numbers are held against the rounded reference."""
+    """Normalized mean square error; results that are bfloat16 numbers are held against the rounded reference."""
     if result.dtype != np.float32:
         reference = reference.astype(np.float32).astype(ml_dtypes.bfloat16).astype(np.float64)
     difference = result.astype(np.float64) - reference

@@ -33,7 +33,7 @@ class RandomProgram:
 
     def step(self) -> None:
         choices: list[Callable[[], tuple[Tensor, np.ndarray] | None]] = [
-            self.unary, self.unary, self.binary, self.binary, self.reduce, self.normalise, self.view, self.product,
+            self.unary, self.unary, self.binary, self.binary, self.reduce, self.normalize, self.view, self.product,
         ]  # fmt: skip
         result = choices[self.rng.integers(len(choices))]()
         if result is not None and np.isfinite(result[1]).all() and result[1].size < 4000:
@@ -75,7 +75,7 @@ class RandomProgram:
             return t.mean(dims, keep), a.mean(dims, keepdims=keep)
         return t.amax(dims, keep), a.max(dims, keepdims=keep)
 
-    def normalise(self) -> tuple[Tensor, np.ndarray]:
+    def normalize(self) -> tuple[Tensor, np.ndarray]:
         t, a = self.pick()
         if not a.ndim:
             return t, a

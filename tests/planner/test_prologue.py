@@ -73,7 +73,7 @@ def test_both_operands(device: str) -> None:
     fused(device, out, 1 / (x + 3) @ (y * z))
 
 
-def test_dequantised_weights(device: str) -> None:
+def test_dequantized_weights(device: str) -> None:
     rng = np.random.default_rng(5)
     q = rng.integers(-128, 128, (40, 33), np.int8)
     (a, x), (s, z) = data(17, 40), data(33, seed=2)

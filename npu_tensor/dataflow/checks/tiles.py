@@ -147,7 +147,7 @@ def program(index: Index) -> Iterator[Violation]:
 
 
 def channels(index: Index) -> Iterator[Violation]:
-    """Check the DMA channels: one for each end of a fifo, but none between neighboring cores."""
+    """Check the DMA channels: one for each end of a fifo, but none between neighbouring cores."""
     for tile, ends in index.by_tile.items():
         limit = LIMITS[tile.kind].channels
         for direction, word in (("in", "input"), ("out", "output")):

@@ -1,6 +1,6 @@
 """Bundles: several xclbins as one, whose kernels run one after another in one hardware context.
 
-    artifact, kernels = bundle("aie2", [product, norm])   # artefacts of two configurations
+    artifact, kernels = bundle("aie2", [product, norm])   # artifacts of two configurations
     artifact.files[".xclbin"], kernels[product.key]
 
 XRT's xclbinutil packs the compiled files of each, as aiecc uses it for its option --xclbin-input; nothing is compiled.

@@ -7,7 +7,7 @@
 A generated module is looked up by its generator, its specification and the sources of all generators, so that a warm
 cache needs no text. `compile` takes the text itself.
 
-Generated IR is in SSA form with explicit vectors, so no LLVM pass pipeline runs: the code generator's own optimisation
+Generated IR is in SSA form with explicit vectors, so no LLVM pass pipeline runs: the code generator's own optimization
 (level 2) is enough, in half the compile time.
 
 Each module is linked alone: its names need not be unique, and a symbol that nothing provides is a BuildError.

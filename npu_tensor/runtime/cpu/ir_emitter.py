@@ -33,7 +33,7 @@ class Emitter:
     """Appends instructions to the body of one function: one method for each, and for loops and branches.
 
     Every register is a vector of `target.lanes` elements of any type; LLVM splits or widens it to the registers of the
-    processor. No LLVM optimisation pass runs afterwards, so exactly these instructions are executed. LLVM must not turn
+    processor. No LLVM optimization pass runs afterwards, so exactly these instructions are executed. LLVM must not turn
     any of them into a call of a C library function, because such a symbol is missing from a module compiled in memory.
 
     Elements in memory have the type `memory_dtype`; in registers 16-bit floats are float32 and bool is a mask.

@@ -50,7 +50,7 @@ _BASELINE: Final = frozenset({"64bit", "sse", "sse2", "fp-armv8", "neon"})
 # Names of feature levels that `host_target` accepts: the first extension that the level does not have.
 _LEVELS = {"sse2": "sse3", "sse4": "avx", "avx2": "avx512f"}
 # Features of LLVM's code generator; see engine.py for the reason.
-_OPTIMISATION: Final = 2
+_OPTIMIZATION: Final = 2
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class CpuTarget:
 
     @cached_property
     def has_bfloat16(self) -> bool:
-        """float32 -> bfloat16 conversion and the bfloat16 dot product as AVX512 instructions."""
+        """True if AVX512 has instructions that convert float32 to bfloat16 and multiply bfloat16."""
         return self.has_avx512 and "avx512bf16" in self.features
 
     @cached_property
@@ -133,7 +133,7 @@ class CpuTarget:
         """Return an LLVM code generator for this processor, for code that stays in memory."""
         _initialize(self.triple)
         return llvm.Target.from_triple(self.triple).create_target_machine(
-            cpu=self.cpu, features=self.feature_string, opt=_OPTIMISATION, jit=True
+            cpu=self.cpu, features=self.feature_string, opt=_OPTIMIZATION, jit=True
         )
 
 

@@ -92,7 +92,7 @@ def as_read(host: HostOperand, values: Array) -> Array:
     """Round elements to the dtype of a host buffer and back, as float16 passes through bfloat16.
 
     Otherwise the CPU would use digits that the device does not have. A difference of 1000.5 - 1000 would then be an
-    artefact of the rounding and not an error of the device.
+    artifact of the rounding and not an error of the device.
     """
     dtype = "bfloat16" if isinstance(host.order, PackedOrder) else host.dtype
     if values.dtype == dtype or (host.order is not None and dtype == "uint8"):  # bytes of quantized weights

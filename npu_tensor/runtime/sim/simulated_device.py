@@ -36,7 +36,7 @@ def library() -> KernelLibrary:
 class SimulatedDevice(NpuDevice):
     """One simulated NPU with memory of its own.
 
-    Its purpose is to show the behavior of a kernel. A result is therefore not replaced by the CPU's unless a launch
+    Its purpose is to show the behaviour of a kernel. A result is therefore not replaced by the CPU's unless a launch
     fails.
     """
 

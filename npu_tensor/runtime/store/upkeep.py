@@ -1,10 +1,10 @@
-"""The size of the cache: what lies in it, clearing on demand, and eviction of the least recently used entries.
+"""Upkeep of the cache: its size, clearing on demand, and eviction of the least recently used entries.
 
     removed = clear(root, "add-*")
     removed = collect(root, limit=500_000_000)
 
-Everything but `clear_everything` removes only files with names that the cache itself makes, follows no links, and
-leaves alone what another process is building. Removing a kernel in use is safe: it is in its process's memory.
+All functions except `clear_everything` remove only files with names that the cache itself makes. They follow no links
+and skip entries that another process is building. A kernel in use can be removed, because its process has loaded it.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Removed:
     busy: int = 0
 
     def unlink(self, path: Path, size: int) -> None:
-        """Remove a file unless another process was faster. Raises OSError."""
+        """Remove a file, which another process may have removed already. Raises OSError."""
         with suppress(FileNotFoundError):
             path.unlink()
             self.files += 1

@@ -496,7 +496,7 @@ def test_epilogue(level: str, bias_per: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_quantised_epilogue(level: str) -> None:
+def test_quantized_epilogue(level: str) -> None:
     """int8 product -> float32 scale per column -> saturated int8."""
     rng = np.random.default_rng(9)
     a, b = random_matrix(rng, (18, 64), "int8"), random_matrix(rng, (64, 40), "int8")

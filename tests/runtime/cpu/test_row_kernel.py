@@ -481,9 +481,9 @@ def test_softmax(level: str, columns: bool) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("columns", [False, True])
 def test_reductions_of_reductions_with_results_of_both_kinds(level: str, columns: bool) -> None:
-    """Mean, variance and normalised elements in one kernel, from an expensive function of the input."""
+    """Mean, variance and normalized elements in one kernel, from an expensive function of the input."""
 
-    def normalise(x: Symbol) -> list[Symbol]:
+    def normalize(x: Symbol) -> list[Symbol]:
         y = np.tanh(x)
         mean = emit("row_sum", y) / 77
         variance = emit("row_sum", (y - mean) * (y - mean)) / 77
@@ -495,7 +495,7 @@ def test_reductions_of_reductions_with_results_of_both_kinds(level: str, columns
     per_row = [np.lib.stride_tricks.as_strided(array, x.shape, (4, 0)) for array in (mean, variance)]
     run(
         level,
-        program(normalise, "float32"),
+        program(normalize, "float32"),
         [per_row[0], result, per_row[1], x],
         columns=columns,
         shape=x.shape,

@@ -196,7 +196,7 @@ def test_writing_past_an_object_is_noticed(nbytes: int, owner: str | None) -> No
             run(loaded, VALUES[:32])
 
 
-def test_host_and_array_see_what_was_synchronised() -> None:
+def test_host_and_array_see_what_was_synchronized() -> None:
     loaded = load(copy_design(1))
     x, y = DeviceBuffer(64), DeviceBuffer(64)
     assert x.bytes.ctypes.data % 64 == x.device.ctypes.data % 64 == 0

@@ -22,7 +22,7 @@ Change = Callable[[dict[str, bytes]], Any]
 
 
 def artifact(directory: Path, change: Change | None = None, arch: str = "aie2p", suffix: str = ".xclbin") -> Artifact:
-    """An artefact of `affine`, whose parameter lies at 0x400 of its core."""
+    """An artifact of `affine`, whose parameter lies at 0x400 of its core."""
     contents = {suffix: b"a file", "_parameters.json": b'{"words": 1024}'}
     if suffix == ".elf":
         contents = {".elf": b"a file"}
