@@ -19,7 +19,7 @@ import numpy as np
 
 from npu_tensor import ops
 from npu_tensor._util.units import size
-from npu_tensor._util.user_warnings import INTERNAL, user_line
+from npu_tensor._util.user_warnings import user_line
 from npu_tensor.config import config
 from npu_tensor.dtypes import STRUCT_CODES, DType, as_dtype, stored_shape
 from npu_tensor.errors import (
@@ -140,17 +140,17 @@ class Tensor(Methods):
     @property
     def shape(self) -> Size:
         """Extents, outermost dimension first."""
-        return self._node.spec.shape
+        return (self._current or self._node).spec.shape
 
     @property
     def dtype(self) -> DType:
         """Element type."""
-        return self._node.spec.dtype
+        return (self._current or self._node).spec.dtype
 
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
-        return self._node.spec.ndim
+        return (self._current or self._node).spec.ndim
 
     @property
     def device(self) -> DeviceName:
@@ -605,7 +605,9 @@ def handle_on(node: Node) -> Tensor:
 
 def wrap(node: Node) -> Tensor:
     """Return a new Tensor that names `node`."""
-    tensor = handle_on(node)
+    tensor: Tensor = _new(Tensor)
+    tensor._alias = tensor._leaf = None
+    tensor._current = node
     node.handle = weakref.ref(tensor)
     if watches and (watch := current_watch()) is not None:
         watch.created.add(node)
@@ -814,56 +816,15 @@ def _conversion(value: Any) -> str:
     return f" of {type(value).__module__}; convert it with nt.from_dlpack" if hasattr(value, "__dlpack__") else ""
 
 
-def _resolve(op: Op, operands: tuple[Operand, ...], attributes: tuple[Any, ...], frame: FrameType) -> Call:
-    """Resolve op.call, with errors that name the op, its operands and the user's line."""
-    try:
-        return op.call(operands, attributes)
-    except (NpuTensorError, TypeError, ValueError) as error:
-        reason = str(error)
-        text = f"{op.name}({describe(operands)}): {reason}"
-        raise located(error, text, user_line(frame), reason) from error.__cause__
-
-
-def _resolve_default(op: Op, operands: tuple[Operand, ...], frame: FrameType) -> Call:
-    """Resolve the call with default attributes and store it in the op's table by the specs alone."""
-    call = _resolve(op, operands, tuple([attribute.default for attribute in op.attributes]), frame)
-    return keep(op.calls, operands, call)
-
-
-def _finish(call: Call, inputs: tuple[Any, ...], depth: int, frame: FrameType) -> Tensor:
-    """Return the Tensor of a new node; run it at once in eager mode or if the chain has become too long."""
-    code = frame.f_code
-    where = user_line(frame) if INTERNAL[code.co_filename] else (code, frame.f_lasti)
-    if call.op.indices is not None:
-        check_indices(call, inputs, where)
-    # A call of __init__ takes 200 ns, these stores 80.
-    node: Node = _new(Node)
-    node.history = inputs if active and is_tracked(call, inputs) else None
-    node.call = call
-    node.inputs = inputs
-    node.spec = call.spec
-    node.depth = depth
-    node.where = where
-    node.value = None
-    node.order = next_order()
-    tensor: Tensor = _new(Tensor)
-    tensor._alias = tensor._leaf = None
-    tensor._current = node
-    node.handle = weakref.ref(tensor)
-    if watches and (watch := current_watch()) is not None:
-        watch.made.add(tensor)
-    if pressure.remembers:
-        pressure.remember(node)
-    if depth > MAX_DEPTH or config.eager:
-        _run_early(node)
-    return tensor
+def _unresolved(op: Op, operands: tuple[Operand, ...], error: Exception, frame: FrameType) -> Exception:
+    """Return the error of resolving a call with a text that names the op, its operands and the user's line."""
+    reason = str(error)
+    return located(error, f"{op.name}({describe(operands)}): {reason}", user_line(frame), reason)
 
 
 def _finish_view(call: Call, base: Node, depth: int, frame: FrameType, viewed: Any) -> Tensor:
     """Return the Tensor of a view, which shares the storage of the viewed tensor unless elements have to be copied."""
-    code = frame.f_code
-    where = user_line(frame) if INTERNAL[code.co_filename] else (code, frame.f_lasti)
-    node = view_node(call, base, depth, where, bool(active) and is_tracked(call, (base,)))
+    node = view_node(call, base, depth, user_line(frame), bool(active) and is_tracked(call, (base,)))
     tensor = wrap(node)
     if isinstance(viewed, Tensor):
         storage, view = viewed._alias or Storage.of(viewed)
@@ -931,30 +892,55 @@ def record(
     has_numbers = False
     for operand in operands:
         if isinstance(operand, Tensor):
-            node = operand._current or operand._node
-            inputs.append(node)
-            specs.append(node.spec)
-            if node.depth > depth:
-                depth = node.depth
+            read = operand._current or operand._node
+            inputs.append(read)
+            specs.append(read.spec)
+            if read.depth > depth:
+                depth = read.depth
         else:
             value, spec = _constant(operand)
             inputs.append(value)
             specs.append(spec)
             has_numbers = True
     key = tuple(specs)
-    if attributes is None:
-        call = op.calls.get(key)
-        if call is None:
-            call = _resolve_default(op, key, frame)
-    else:
-        call = _resolve(op, key, attributes, frame)
+    call = op.calls.get(key) if attributes is None else None
+    if call is None:
+        try:
+            call = op.call(key, op.defaults if attributes is None else attributes)
+        except (NpuTensorError, TypeError, ValueError) as error:
+            raise _unresolved(op, key, error, frame) from error.__cause__
+        if attributes is None:
+            keep(op.calls, key, call)
     if has_numbers:
         for position, spec in enumerate(key):
             if spec is int and not -1 << 63 <= inputs[position] < 1 << 63:
                 _require_fitting(call, position, inputs[position], frame)
     if shares:
         return _finish_view(call, inputs[0], depth + 1, frame, operands[0])
-    return _finish(call, tuple(inputs), depth + 1, frame)
+    given, where = tuple(inputs), user_line(frame)
+    if call.op.indices is not None:
+        check_indices(call, given, where)
+    # A call of __init__ takes 200 ns, these stores 80.
+    node: Node = _new(Node)
+    node.call = call
+    node.inputs = given
+    node.history = given if active and is_tracked(call, given) else None
+    node.spec = call.spec
+    node.depth = depth + 1
+    node.where = where
+    node.value = None
+    node.order = next_order()
+    tensor: Tensor = _new(Tensor)
+    tensor._alias = tensor._leaf = None
+    tensor._current = node
+    node.handle = weakref.ref(tensor)
+    if watches and (watch := current_watch()) is not None:
+        watch.made.add(tensor)
+    if pressure.remembers:
+        pressure.remember(node)
+    if depth >= MAX_DEPTH or config.eager:
+        _run_early(node)
+    return tensor
 
 
 def _require_fitting(call: Call, position: int, number: int, frame: FrameType) -> None:

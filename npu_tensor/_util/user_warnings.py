@@ -32,23 +32,22 @@ class _Files(dict[str, bool]):
 INTERNAL: Final = _Files()
 
 
-def user_frame(frame: FrameType | None) -> FrameType | None:
-    """Return the innermost frame outside the package and contextlib, which serves `with` blocks."""
-    while frame is not None and (INTERNAL[path := frame.f_code.co_filename] or path == contextlib.__file__):
-        frame = frame.f_back
-    return frame
-
-
 def user_line(frame: FrameType | None) -> tuple[CodeType, int] | None:
-    """Return code and instruction offset of the user's frame."""
-    frame = user_frame(frame)
-    return None if frame is None else (frame.f_code, frame.f_lasti)
+    """Return code and instruction offset of the innermost frame outside the package and contextlib.
+
+    contextlib serves `with` blocks.
+    """
+    while frame is not None:
+        code = frame.f_code
+        if not INTERNAL[path := code.co_filename] and path != contextlib.__file__:
+            return code, frame.f_lasti
+        frame = frame.f_back
+    return None
 
 
 def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
     """Issue a warning at the innermost line outside the package."""
-    frame: FrameType | None = sys._getframe()
-    found, level = user_frame(frame), 1
-    while frame is not None and frame is not found and frame.f_back is not None:
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and (INTERNAL[path := frame.f_code.co_filename] or path == contextlib.__file__):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)

@@ -192,14 +192,15 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     Returns:
         Tensor (..., out features).
     """
-    if weight.ndim > 2 or not weight.ndim:
-        raise ShapeError(f"weight must have one or two dimensions, not {weight.ndim}")
+    dtype, ndim = input.dtype, weight.ndim
+    if ndim not in (1, 2):
+        raise ShapeError(f"weight must have one or two dimensions, not {ndim}")
     if weight.dtype.is_quantized:
-        tokens = input if input.dtype is bfloat16 else input.to(float32)
+        tokens = input if dtype is bfloat16 else input.to(float32)
         product = ops.linear_quantized(tokens, weight).to(require_float(input))
     else:
-        out_dtype = "float32" if input.dtype is float32 else None
-        product = _product_of(input, ops.permute(weight, 1, 0) if weight.ndim == 2 else weight, out_dtype)
+        out_dtype = "float32" if dtype is float32 else None
+        product = _product_of(input, ops.permute(weight, 1, 0) if ndim == 2 else weight, out_dtype)
     return product if bias is None else product + bias
 
 

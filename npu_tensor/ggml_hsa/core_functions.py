@@ -84,7 +84,7 @@ def _function(op: str, dtype: DType) -> str | None:
     """Return the C++ of a function, or None if the op does not support the dtype."""
     operands = OPS[op].operands
     specs = (Spec.of((64,), dtype),) * len(operands)
-    call = OPS[op].call(specs, tuple(attribute.default for attribute in OPS[op].attributes))
+    call = OPS[op].call(specs, OPS[op].defaults)
     if call.spec.dtype is not dtype:
         return None
     builder = ProgramBuilder()

@@ -176,6 +176,7 @@ class Op:
         operands: Names of the tensors.
         attributes: Parameters that are not tensors.
         variadic: True if the op takes any number of tensors.
+        defaults: Defaults of the attributes.
         takes_floats: True if an attribute is a float.
         calls: Calls by specs and attributes.
         record: Function that `@op` returns.
@@ -203,6 +204,7 @@ class Op:
     operands: tuple[str, ...] = field(init=False)
     attributes: tuple[Attribute, ...] = field(init=False)
     variadic: bool = field(init=False)
+    defaults: tuple[Any, ...] = field(init=False)
     takes_floats: bool = field(init=False)
     calls: dict[Any, Call] = field(init=False, default_factory=dict)
     record: Callable[..., Any] = field(init=False)
@@ -214,6 +216,7 @@ class Op:
         self.variadic = bool(attributes) and attributes[0].kind is _VARIADIC and not operands
         self.operands = tuple(operands)
         self.attributes = tuple(attributes[1:] if self.variadic else attributes)
+        self.defaults = tuple([attribute.default for attribute in self.attributes])
         self.takes_floats = any(attribute.annotation.startswith("float") for attribute in self.attributes)
 
     def __repr__(self) -> str:

@@ -120,7 +120,7 @@ def _variadic(op: Op) -> Callable[..., Any]:
 def _function(op: Op) -> Callable[..., Any]:
     count = len(op.operands)
     compares, is_view = op.rule is comparison, op.kind == "view"
-    required = any(attribute.default is _MISSING for attribute in op.attributes)
+    required = _MISSING in op.defaults
     bind = _binder(op)
 
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -142,7 +142,7 @@ def _binder(op: Op) -> Callable[[tuple[Any, ...], dict[str, Any]], Arguments]:
     name, count = op.name, len(op.operands)
     variadic = bool(op.attributes) and op.attributes[0].kind is inspect.Parameter.VAR_POSITIONAL
     most = count + sum(each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for each in op.attributes)
-    defaults: tuple[Any, ...] = ((),) if variadic else tuple([each.default for each in op.attributes])
+    defaults: tuple[Any, ...] = ((),) if variadic else op.defaults
     least = count + defaults.count(_MISSING)
     names = [*op.operands, *(each.name for each in op.attributes)]
     unset = [*[_MISSING] * count, *defaults]
