@@ -49,7 +49,8 @@ def replay_of(trace: Trace, recorded: bool) -> Replay:
     leaf_with = {id(leaf.gradient): leaf for leaf in leaves() if leaf.gradient is not None}
     places = [(item, _place(tensor, leaf_with)) for item, tensor in main.outside]
     read_gradients = [leaf for _, (leaf, _) in places if leaf is not None]
-    read = [(item, place) for item, place in places if item not in replaced]
+    read_leaves = [(item, leaf) for item, (leaf, _) in places if leaf is not None and item not in replaced]
+    read = [(item, tensor) for item, (_, tensor) in places if tensor is not None and item not in replaced]
     overwritten = [(item, place, replaced[item]) for item, place in places if item in replaced]
     changes = [
         (_place(each.target, leaf_with), each.item, each.spec)
@@ -70,7 +71,7 @@ def replay_of(trace: Trace, recorded: bool) -> Replay:
             return MISS
         nodes = []
         for tensor, spec in zip(tensors, specs):  # noqa: B905  # The lengths are equal.
-            node = tensor._node
+            node = tensor._current or tensor._node
             if node.spec is not spec or (recorded and node.history is not None):
                 return MISS
             nodes.append(node)
@@ -96,9 +97,11 @@ def replay_of(trace: Trace, recorded: bool) -> Replay:
         for leaf in read_gradients:
             if leaf.gradient is None:
                 return STALE
-        for item, place in read:
-            # Another thread may change the node of the tensor at any time, so it is read once.
-            values[item] = _value(_tensor_at(place)._node)
+        for item, tensor in read:
+            node = tensor._current or tensor._node
+            values[item] = _value(node) if node.value is None else node.value
+        for item, leaf in read_leaves:
+            values[item] = _value(leaf.gradient._node)
         if prepared:
             kept = prepare()
             for item, earlier in prepared:
@@ -139,7 +142,7 @@ def _preparation(stage: TracedPart) -> Callable[[], list[Any]]:
 
     def prepare() -> list[Any]:
         nonlocal latest
-        nodes = [tensor._node for tensor in tensors]
+        nodes = [tensor._current or tensor._node for tensor in tensors]
         ready = latest  # Another thread may replace it at any time.
         if ready is not None and [reference() for reference in ready[0]] == nodes:
             return ready[1]

@@ -170,7 +170,8 @@ class DecoderBlock(nn.Module):
         self.ffn_down = _Linear(c.hidden, c.features, False)
         for name in ("keys", "values"):
             cache = nt.zeros(context, c.kv_heads, c.head_features, dtype=dtype)
-            self.register_buffer(name, cache, persistent=False)
+            # All layers share the plan of these zeros. Pending, they would be a plan of their own in the first call.
+            self.register_buffer(name, cache.realize(), persistent=False)
 
     def attention(self, x: nt.Tensor, positions: nt.Tensor, mask: nt.Tensor, factors: nt.Tensor | None) -> Any:
         """Attend to cached positions.

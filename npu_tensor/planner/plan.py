@@ -105,7 +105,8 @@ class Plan:
         Raises:
             NpuTensorError: A step failed. The message ends in the lines that recorded the failing op.
         """
-        values += [None] * (self.size - len(values))
+        if len(values) < self.size:
+            values += [None] * (self.size - len(values))
         observer = _Observer(self, recorded) if listeners else None
         try:
             for step, last_read in self.joined if observer is None else self.steps:

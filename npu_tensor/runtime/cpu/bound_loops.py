@@ -121,10 +121,17 @@ def renumbered(loops: BoundLoops, items: Mapping[int, int]) -> BoundLoops:
     own = defaultdict(count(max(items.values(), default=0) + 1).__next__, items)
 
     def slot_of(slot: Slot) -> Slot:
-        return slot._replace(item=own[slot.item]) if isinstance(slot, (Location, Number, Packed)) else slot
+        if isinstance(slot, Location):
+            return Location(own[slot.item], slot.offset)
+        return slot._replace(item=own[slot.item]) if isinstance(slot, (Number, Packed)) else slot
 
     return loops._replace(
-        loops=tuple([loop._replace(slots=tuple(map(slot_of, loop.slots))) for loop in loops.loops]),
+        loops=tuple(
+            [
+                BoundLoop(each.kernel, each.meta, each.n, each.grain, (*map(slot_of, each.slots),))
+                for each in loops.loops
+            ]
+        ),
         new=tuple([(own[item], nbytes) for item, nbytes in loops.new]),
         overwritten=tuple([(own[item], own[donor]) for item, donor in loops.overwritten]),
         wrong=None if loops.wrong is None else own[loops.wrong],
@@ -177,9 +184,11 @@ def step(owner: Processor, loops: BoundLoops, results: Iterable[int]) -> Step:
     extension = [None] * len(temporary)
     new = [(index.get(item, item), owner.allocator.allocation(nbytes)) for item, nbytes in loops.new]
     overwritten = [(index.get(item, item), index.get(donor, donor)) for item, donor in loops.overwritten]
-    launches = [_arguments(loop, index) for loop in loops.loops]
     numbers_of: defaultdict[Hashable, int] = defaultdict(count().__next__)  # of packed forms
-    forms = [[(place, numbers_of[slot.key], slot) for place, slot in packed] for *_, packed in launches]
+    launches = [
+        (fixed, locations, numbers, [(place, numbers_of[slot.key], slot) for place, slot in packed])
+        for fixed, locations, numbers, packed in (_arguments(loop, index) for loop in loops.loops)
+    ]
     wrong = None if loops.wrong is None else index.get(loops.wrong, loops.wrong)
 
     def run(values: list[Any], keep: Any = loops.keep) -> None:  # The default keeps the memory of `meta` alive.
@@ -191,7 +200,7 @@ def step(owner: Processor, loops: BoundLoops, results: Iterable[int]) -> Step:
             buffer = values[item] = values[donor]
             forget(buffer)
         buffers: dict[int, Buffer] = {}
-        for (fixed, locations, numbers, _), packed in zip(launches, forms):  # noqa: B905  # The lengths are equal.
+        for fixed, locations, numbers, packed in launches:
             arguments = fixed.copy()
             for place, number, slot in packed:
                 if number not in buffers:

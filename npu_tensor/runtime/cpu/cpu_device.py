@@ -10,7 +10,7 @@ from typing import Final
 from npu_tensor.kernels.vector_product import as_sum_over_rows
 from npu_tensor.runtime.cpu.attention_kernel import attention_kernel
 from npu_tensor.runtime.cpu.bisection import search_kernel
-from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable, packed_items
+from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable, packed_items, step
 from npu_tensor.runtime.cpu.concat import concat_kernel
 from npu_tensor.runtime.cpu.convolution_gradients import transposed_kernel, weight_gradient_kernel
 from npu_tensor.runtime.cpu.convolution_kernel import convolution_kernel
@@ -92,7 +92,7 @@ class CpuDevice(Processor):
     def launches(
         self, kernels: Sequence[Kernel], steps: Sequence[Step], dying: Sequence[Sequence[int]]
     ) -> list[PlannedLaunch]:
-        """Join consecutive loops on small values in one call of native code."""
+        """Join consecutive loops on small values in one call of native code. The `steps` run one kernel each."""
         result: list[PlannedLaunch] = []
         first = 0
         while first < len(kernels):
@@ -102,7 +102,7 @@ class CpuDevice(Processor):
                 table = LoopTable(self, bound, frozenset(chain(*dying[first:end])))
                 result.append(PlannedLaunch(len(bound), table.run))
             else:
-                result.append(PlannedLaunch(1, steps[first]))
+                result.append(PlannedLaunch(1, step(self, *bound[0]) if bound else steps[first]))
             first = end
         return result
 

@@ -53,6 +53,7 @@ class CpuKernel:
     origin = "none"
     loops: BoundLoops | None = None
     items: tuple[int, ...] = ()
+    _step: Step | None = None
 
     def __init__(self, processor: Processor, task: Task) -> None:
         self.owner = processor
@@ -60,24 +61,32 @@ class CpuKernel:
         self.reason = f"compiled, {processor.target.lanes} lanes"
 
     def bind(self) -> Step:
-        """Bind the kernel; compile code that is not in a cache."""
-        with self.owner.compiling(self):
-            bound = self._share_or_bind()
-        if not isinstance(bound, BoundLoops):
-            return bound
-        self.loops = bound
-        return step(self.owner, bound, [output.item for output in self.task.outputs])
+        """Bind the kernel; compile code that is not in a cache.
 
-    def _share_or_bind(self) -> BoundLoops | Step:
-        """Reuse the loops of a living kernel with an equal task, such as that of another layer, or bind."""
+        The loops of a living kernel with an equal task, such as that of another layer, are reused.
+        """
         task, self.items = self.task.numbered()
         key = type(self), self.owner.threads, task
         equal: CpuKernel | None = self.owner.bound.get(key)
         if equal is not None and equal.loops is not None:
+            self.origin = "memory"
             loops = renumbered(equal.loops, dict(zip(equal.items, self.items, strict=True)))
-            return loops if loops.wrong is None else loops._replace(raise_error=self.reference.bind())
-        self.owner.bound[key] = self
-        return self._bind()
+            self.loops = loops if loops.wrong is None else loops._replace(raise_error=self.reference.bind())
+        else:
+            self.owner.bound[key] = self
+            with self.owner.compiling(self):
+                bound = self._bind()
+            if not isinstance(bound, BoundLoops):
+                return bound
+            self.loops = bound
+        return self._run_alone
+
+    def _run_alone(self, values: list[Any]) -> None:
+        """Run the loops of this kernel only. Most plans run those of several kernels in one call."""
+        if self._step is None:
+            assert self.loops is not None
+            self._step = step(self.owner, self.loops, [output.item for output in self.task.outputs])
+        self._step(values)
 
     @property
     def division(self) -> list[Division]:
