@@ -6,6 +6,8 @@ import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import nullcontext
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -388,3 +390,26 @@ def test_modules_that_the_function_makes_do_not_prevent_replays() -> None:
     captured = nt.jit(lambda x: nt.nn.Dropout(0.5)(x))
     assert not nt.equal(captured(nt.ones(64)), captured(nt.ones(64)))
     assert captured.captures == 1
+
+
+def test_calls_with_and_without_gradients_alternate() -> None:
+    """A replay of the latest signature must not take arguments that need gradients, while leaves exist."""
+
+    def program(lib: Any, function: Callable[[Any], Any]) -> list[Any]:
+        leaf = lib.ones(1).requires_grad_()
+        results: list[Any] = [leaf.requires_grad]
+        for needed, enabled in [*product([False, True], repeat=2)] * 2 + [(False, True), (True, True), (True, False)]:
+            x = lib.tensor([1.0, 2.0]).requires_grad_(needed)
+            with nullcontext() if enabled else lib.no_grad():
+                y = function(x)
+            if y.requires_grad:
+                y.sum().backward()
+            results.append((y.tolist(), y.requires_grad, None if x.grad is None else x.grad.tolist()))
+        return results
+
+    def cubed(x: Any) -> Any:
+        return x * x * x
+
+    captured = nt.jit(cubed)
+    assert program(nt, captured) == program(torch, cubed)
+    assert captured.captures == 2  # with gradients enabled, and without
