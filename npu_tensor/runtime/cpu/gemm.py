@@ -509,7 +509,9 @@ class Gemm:
         steps = run_steps * runs
         tile_cycles = _OVERHEAD_CYCLES + steps * tile.rows * tile.columns // unit_lanes(tile.unit, self._target)
         part, group = _part_steps(unit, tile.columns), 1
-        if tile.form in ("packed", "windows", "depthwise") and not self.strips:
+        if tile.form == "depthwise":  # Channels that share addresses are split if there are few rows.
+            group = -(-b_panels // -(-_MORE_BLOCKS * threads // (products * a_panels)))
+        elif tile.form in ("packed", "windows") and not self.strips:
             group = min(b_panels, max(1, part // steps))
         groups = -(-b_panels // group)
         group = -(-b_panels // groups)
@@ -605,7 +607,6 @@ class Gemm:
         if a.depthwise:
             last = places[-1]
             tile = tile._replace(line=Line(last.size, last.step, last.gap, last.positions % rows == 0))
-            sizes["a_step_bytes"] = last.step * last.distance * size
         return tile, sizes, [_offsets(a.dtype, Layout(problem.batch, a.batch)), pack_b.offsets]
 
     def _window_blocking(self, a: Windows, n: int, blocking: Blocking) -> Blocking:

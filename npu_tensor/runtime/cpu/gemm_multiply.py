@@ -554,14 +554,7 @@ class _MultiplyWriter:
                 emitter.store_value(found[element][row], emitter.byte_offset(to[0], 8 * number), align=8)
             return [emitter.byte_offset(to[0], 8 * len(readers))]
 
-        (end,) = emitter.loop(0, self.meta["runs"], line.size, [self.addresses], store)
-        last = emitter.load_value("ptr", end, -len(readers))
-        tile_bytes = emitter.mul(self.meta["a_step_bytes"], tile.rows)
-
-        def prefetch(offset: Value, _: list[Value]) -> None:
-            emitter.prefetch(emitter.byte_offset(last, emitter.add(offset, tile_bytes)))
-
-        emitter.loop(0, tile_bytes, _CACHE_LINE, (), prefetch)
+        emitter.loop(0, self.meta["runs"], line.size, [self.addresses], store)
         return self.addresses
 
     def _add_part(self, place: _Place, number: Value, steps: Value) -> None:
@@ -721,8 +714,10 @@ class _MultiplyWriter:
             assert sums is not None
             vectors = self.shape.columns // emitter.lanes
             shared: list[dict[int, Value]] = [{} for _ in range(vectors)]
+            places = starts(emitter.constant(0, "i64"))
             for row in range(self.shape.rows):
-                places = starts(emitter.constant(row, "i64"))
+                if row:
+                    places = {slot: emitter.byte_offset(places[slot], stride) for slot, (_, stride) in matrices.items()}
                 for j in range(vectors):
                     at = emitter.add(first_column, j * emitter.lanes)
                     self._store_vector(places, sums[row * vectors + j], at, None, shared[j])

@@ -63,7 +63,7 @@ EXPRESSIONS: dict[str, Callable[[], nt.Tensor]] = {
     **{f"3x3, {c} at {p}": convolution(c, c, p, 3) for c, p in ((64, 56), (128, 28), (256, 14), (512, 7))},
     **{f"1x1, {c} at {p}": convolution(c, o, p, 1) for c, o, p in ((256, 64, 56), (1024, 256, 14), (512, 2048, 7))},
     "stem": convolution(3, 64, 224, 7, 2),
-    **{f"depthwise {c} at {p}": convolution(c, c, p, 3, 1, c) for c, p in ((32, 112), (144, 56), (192, 28), (384, 14))},
+    **{f"depthwise {c} at {p}": convolution(c, c, p, 3, 1, c) for c, p in ((32, 112), (144, 56), (384, 14), (960, 7))},
     **{f"gradient {c} at {p}": depthwise_gradient(c, p) for c, p in ((96, 112), (144, 56), (384, 14), (960, 7))},
     "attention": lambda: nt.scaled_dot_product_attention(*(zeros(1, 12, 128, 64) for _ in range(3))),
     "layer norm": lambda: nt.layer_norm(zeros(512, 768), [768]),
