@@ -528,8 +528,10 @@ class Gemm:
         sizes["ahead_bytes"] = -(-lines // block_panels) * _CACHE_LINE
         piece = max(1, _PIECE_CYCLES // (group * tile_cycles * block_panels))
         if part >= steps:
-            # Threads that claim single strips take turns, so that the next strip of a thread is `threads` groups on.
-            sizes["ahead_offset"] = (group * (threads if piece == 1 else 1) - 1) * sizes.get("b_panel_bytes", 0)
+            # Threads that claim single strips take turns in each half of them, see `pool.c`. So the next strip of a
+            # thread is half as many groups on.
+            turns = (threads + 1) // 2 if piece == 1 else 1
+            sizes["ahead_offset"] = (group * turns - 1) * sizes.get("b_panel_bytes", 0)
         sizes |= {"m": m, "n": n, "a_panels": a_panels, "b_panels": b_panels}
         sizes |= {"block_panels": block_panels, "blocks": blocks, "group_panels": group, "groups": groups}
         header = [sizes.get(field, 0) for field in MULTIPLY_META]

@@ -1,13 +1,14 @@
-; Generated from pool.c (sha256 37b39ce12bc726192bd09e31da75440158307205f041429be37ae1a5c57fd174) by scripts/pool_ir.py.
+; Generated from pool.c (sha256 dc4c153d114727a3c05b9c995e767d293ecef08dbcb157018bc38d034ed01d57) by scripts/pool_ir.py.
 
-%struct.anon = type { ptr, ptr, ptr, i64, i64 }
+%struct.anon = type { ptr, ptr, ptr, i64 }
+%struct.half = type { i64, i64, [48 x i8] }
 %struct.placement = type { i32, i64, [16 x i64] }
 %struct.time = type { i64, i64 }
 
 @threads = internal global i32 1, align 64
 @busy = internal global i32 0, align 64
 @job = internal global %struct.anon zeroinitializer, align 64
-@next_item = internal global i64 0, align 64
+@halves = internal global [2 x %struct.half] zeroinitializer, align 64
 @state = internal global i32 0, align 64
 @generation = internal global i32 0, align 64
 @workers = internal unnamed_addr global i32 0, align 4
@@ -30,93 +31,98 @@ define void @parallel_for(ptr %0, ptr %1, ptr %2, i64 %3, i64 %4) {
 
 13:                                               ; preds = %10, %5
   call void %0(ptr %1, ptr %2, i64 0, i64 %3)
-  br label %57
+  br label %60
 
 14:                                               ; preds = %10
   store ptr %0, ptr @job, align 64
   store ptr %1, ptr getelementptr inbounds (i8, ptr @job, i64 8), align 8
   store ptr %2, ptr getelementptr inbounds (i8, ptr @job, i64 16), align 16
-  store i64 %3, ptr getelementptr inbounds (i8, ptr @job, i64 24), align 8
-  store i64 %4, ptr getelementptr inbounds (i8, ptr @job, i64 32), align 32
-  store atomic i64 0, ptr @next_item seq_cst, align 64
+  store i64 %4, ptr getelementptr inbounds (i8, ptr @job, i64 24), align 8
+  %15 = add nsw i64 %3, -1
+  %16 = sdiv i64 %15, %4
+  %17 = add nsw i64 %16, 2
+  %18 = sdiv i64 %17, 2
+  %19 = mul nsw i64 %18, %4
+  store atomic i64 %19, ptr getelementptr inbounds (i8, ptr @halves, i64 64) seq_cst, align 64
+  store i64 %19, ptr getelementptr inbounds (i8, ptr @halves, i64 8), align 8
+  store atomic i64 0, ptr @halves seq_cst, align 64
+  store i64 %3, ptr getelementptr inbounds (i8, ptr @halves, i64 72), align 8
   store atomic i32 -2147483648, ptr @state seq_cst, align 64
-  %15 = atomicrmw add ptr @generation, i32 1 seq_cst, align 64
-  %16 = load atomic i32, ptr @workers seq_cst, align 4
-  %17 = add nsw i32 %16, 1
-  %18 = icmp slt i32 %17, %6
-  br i1 %18, label %19, label %20
+  %20 = atomicrmw add ptr @generation, i32 1 seq_cst, align 64
+  %21 = load atomic i32, ptr @workers seq_cst, align 4
+  %22 = add nsw i32 %21, 1
+  %23 = icmp slt i32 %22, %6
+  br i1 %23, label %24, label %25
 
-19:                                               ; preds = %14
+24:                                               ; preds = %14
   call fastcc void @start_workers(i32 %6)
-  br label %20
+  br label %25
 
-20:                                               ; preds = %19, %14
-  %21 = load atomic i32, ptr @sleepers seq_cst, align 64
-  %22 = icmp eq i32 %21, 0
-  br i1 %22, label %28, label %23
+25:                                               ; preds = %24, %14
+  %26 = load atomic i32, ptr @sleepers seq_cst, align 64
+  %27 = icmp eq i32 %26, 0
+  br i1 %27, label %31, label %28
 
-23:                                               ; preds = %20
+28:                                               ; preds = %25
   call fastcc void @move_all(i1 false, i32 1, i32 4)
-  %24 = add nsw i64 %3, -1
-  %25 = sdiv i64 %24, %4
-  %26 = call i64 @llvm.smin.i64(i64 %25, i64 2147483647)
-  %27 = call i64 (i64, ...) @syscall(i64 98, ptr @generation, i64 129, i64 %26, ptr null, ptr null, i64 0)
-  br label %28
+  %29 = call i64 @llvm.smin.i64(i64 %16, i64 2147483647)
+  %30 = call i64 (i64, ...) @syscall(i64 98, ptr @generation, i64 129, i64 %29, ptr null, ptr null, i64 0)
+  br label %31
 
-28:                                               ; preds = %23, %20
-  call fastcc void @work()
-  %29 = atomicrmw and ptr @state, i32 2147483647 seq_cst, align 64
-  %30 = load atomic i32, ptr @state seq_cst, align 64
-  %31 = icmp ne i32 %30, 0
-  br i1 %31, label %35, label %32
+31:                                               ; preds = %28, %25
+  call fastcc void @work(i32 0)
+  %32 = atomicrmw and ptr @state, i32 2147483647 seq_cst, align 64
+  %33 = load atomic i32, ptr @state seq_cst, align 64
+  %34 = icmp ne i32 %33, 0
+  br i1 %34, label %38, label %35
 
-32:                                               ; preds = %35, %28
-  %33 = phi i32 [ %30, %28 ], [ %37, %35 ]
-  %34 = phi i1 [ %31, %28 ], [ %39, %35 ]
-  br i1 %34, label %42, label %56
+35:                                               ; preds = %38, %31
+  %36 = phi i32 [ %33, %31 ], [ %40, %38 ]
+  %37 = phi i1 [ %34, %31 ], [ %42, %38 ]
+  br i1 %37, label %45, label %59
 
-35:                                               ; preds = %28, %35
-  %36 = phi i32 [ %38, %35 ], [ 0, %28 ]
+38:                                               ; preds = %31, %38
+  %39 = phi i32 [ %41, %38 ], [ 0, %31 ]
   call void @llvm.aarch64.hint(i32 1)
-  %37 = load atomic i32, ptr @state seq_cst, align 64
-  %38 = add nuw nsw i32 %36, 1
-  %39 = icmp ne i32 %37, 0
-  %40 = icmp ult i32 %36, 999
-  %41 = select i1 %39, i1 %40, i1 false
-  br i1 %41, label %35, label %32
+  %40 = load atomic i32, ptr @state seq_cst, align 64
+  %41 = add nuw nsw i32 %39, 1
+  %42 = icmp ne i32 %40, 0
+  %43 = icmp ult i32 %39, 999
+  %44 = select i1 %42, i1 %43, i1 false
+  br i1 %44, label %38, label %35
 
-42:                                               ; preds = %32
+45:                                               ; preds = %35
   store atomic i32 1, ptr @caller_sleeps seq_cst, align 64
-  %43 = call i64 (i64, ...) @syscall(i64 98, ptr @state, i64 128, i32 %33, ptr @wait_for_workers.pull_after, ptr null, i64 0)
-  %44 = load atomic i32, ptr @state seq_cst, align 64
-  %45 = icmp eq i32 %44, 1
-  br i1 %45, label %46, label %47
+  %46 = call i64 (i64, ...) @syscall(i64 98, ptr @state, i64 128, i32 %36, ptr @wait_for_workers.pull_after, ptr null, i64 0)
+  %47 = load atomic i32, ptr @state seq_cst, align 64
+  %48 = icmp eq i32 %47, 1
+  br i1 %48, label %49, label %50
 
-46:                                               ; preds = %42
+49:                                               ; preds = %45
   call fastcc void @move_all(i1 true, i32 2, i32 5)
-  br label %47
+  br label %50
 
-47:                                               ; preds = %46, %42
-  %48 = load atomic i32, ptr @state seq_cst, align 64
-  %49 = icmp eq i32 %48, 0
-  br i1 %49, label %55, label %50
+50:                                               ; preds = %49, %45
+  %51 = load atomic i32, ptr @state seq_cst, align 64
+  %52 = icmp eq i32 %51, 0
+  br i1 %52, label %58, label %53
 
-50:                                               ; preds = %47, %50
-  %51 = phi i32 [ %53, %50 ], [ %48, %47 ]
-  %52 = call i64 (i64, ...) @syscall(i64 98, ptr @state, i64 128, i32 %51, ptr null, ptr null, i64 0)
-  %53 = load atomic i32, ptr @state seq_cst, align 64
-  %54 = icmp eq i32 %53, 0
-  br i1 %54, label %55, label %50
+53:                                               ; preds = %50, %53
+  %54 = phi i32 [ %56, %53 ], [ %51, %50 ]
+  %55 = call i64 (i64, ...) @syscall(i64 98, ptr @state, i64 128, i32 %54, ptr null, ptr null, i64 0)
+  %56 = load atomic i32, ptr @state seq_cst, align 64
+  %57 = icmp eq i32 %56, 0
+  br i1 %57, label %58, label %53
 
-55:                                               ; preds = %50, %47
+58:                                               ; preds = %53, %50
   store atomic i32 0, ptr @caller_sleeps seq_cst, align 64
-  br label %56
+  br label %59
 
-56:                                               ; preds = %32, %55
+59:                                               ; preds = %35, %58
   store atomic i32 0, ptr @busy seq_cst, align 64
-  br label %57
+  br label %60
 
-57:                                               ; preds = %56, %13
+60:                                               ; preds = %59, %13
   ret void
 }
 
@@ -309,30 +315,44 @@ define internal fastcc void @move_all(i1 %0, i32 %1, i32 %2) unnamed_addr {
   br i1 %57, label %25, label %26
 }
 
-define internal fastcc void @work() unnamed_addr {
-  %1 = load i64, ptr getelementptr inbounds (i8, ptr @job, i64 24), align 8
-  %2 = load i64, ptr getelementptr inbounds (i8, ptr @job, i64 32), align 32
-  %3 = atomicrmw add ptr @next_item, i64 %2 seq_cst, align 64
-  %4 = sub nsw i64 %1, %3
-  %5 = icmp sgt i64 %4, 0
-  br i1 %5, label %6, label %17
+define internal fastcc void @work(i32 %0) unnamed_addr {
+  %2 = load i64, ptr getelementptr inbounds (i8, ptr @job, i64 24), align 8
+  br label %4
 
-6:                                                ; preds = %0, %6
-  %7 = phi i64 [ %15, %6 ], [ %4, %0 ]
-  %8 = phi i64 [ %14, %6 ], [ %3, %0 ]
-  %9 = load ptr, ptr @job, align 64
-  %10 = load ptr, ptr getelementptr inbounds (i8, ptr @job, i64 8), align 8
-  %11 = load ptr, ptr getelementptr inbounds (i8, ptr @job, i64 16), align 16
-  %12 = call i64 @llvm.smin.i64(i64 %7, i64 %2)
-  %13 = add nsw i64 %12, %8
-  call void %9(ptr %10, ptr %11, i64 %8, i64 %13)
-  %14 = atomicrmw add ptr @next_item, i64 %2 seq_cst, align 64
-  %15 = sub nsw i64 %1, %14
-  %16 = icmp sgt i64 %15, 0
-  br i1 %16, label %6, label %17
-
-17:                                               ; preds = %6, %0
+3:                                                ; preds = %26
   ret void
+
+4:                                                ; preds = %1, %26
+  %5 = phi i32 [ 0, %1 ], [ %27, %26 ]
+  %6 = xor i32 %5, %0
+  %7 = zext nneg i32 %6 to i64
+  %8 = getelementptr inbounds [2 x %struct.half], ptr @halves, i64 0, i64 %7
+  %9 = getelementptr inbounds i8, ptr %8, i64 8
+  %10 = atomicrmw add ptr %8, i64 %2 seq_cst, align 64
+  %11 = load i64, ptr %9, align 8
+  %12 = sub nsw i64 %11, %10
+  %13 = icmp sgt i64 %12, 0
+  br i1 %13, label %14, label %26
+
+14:                                               ; preds = %4, %14
+  %15 = phi i64 [ %24, %14 ], [ %12, %4 ]
+  %16 = phi i64 [ %22, %14 ], [ %10, %4 ]
+  %17 = load ptr, ptr @job, align 64
+  %18 = load ptr, ptr getelementptr inbounds (i8, ptr @job, i64 8), align 8
+  %19 = load ptr, ptr getelementptr inbounds (i8, ptr @job, i64 16), align 16
+  %20 = call i64 @llvm.smin.i64(i64 %15, i64 %2)
+  %21 = add nsw i64 %20, %16
+  call void %17(ptr %18, ptr %19, i64 %16, i64 %21)
+  %22 = atomicrmw add ptr %8, i64 %2 seq_cst, align 64
+  %23 = load i64, ptr %9, align 8
+  %24 = sub nsw i64 %23, %22
+  %25 = icmp sgt i64 %24, 0
+  br i1 %25, label %14, label %26
+
+26:                                               ; preds = %14, %4
+  %27 = add nuw nsw i32 %5, 1
+  %28 = icmp eq i32 %5, 0
+  br i1 %28, label %4, label %3
 }
 
 define void @set_threads(i32 %0) {
@@ -379,94 +399,95 @@ define internal ptr @worker(ptr %0) {
   %8 = getelementptr inbounds [17 x %struct.placement], ptr @placements, i64 0, i64 %7
   %9 = load atomic i32, ptr @generation seq_cst, align 64
   %10 = add nsw i32 %9, -1
-  br label %11
+  %11 = and i32 %3, 1
+  br label %12
 
-11:                                               ; preds = %48, %1
-  %12 = phi i32 [ %10, %1 ], [ %33, %48 ]
-  br label %13
+12:                                               ; preds = %49, %1
+  %13 = phi i32 [ %10, %1 ], [ %34, %49 ]
+  br label %14
 
-13:                                               ; preds = %11, %16
+14:                                               ; preds = %12, %17
   call fastcc void @settle(ptr %8)
-  %14 = load atomic i32, ptr @threads seq_cst, align 64
-  %15 = icmp sgt i32 %14, %3
-  br i1 %15, label %18, label %16
+  %15 = load atomic i32, ptr @threads seq_cst, align 64
+  %16 = icmp sgt i32 %15, %3
+  br i1 %16, label %19, label %17
 
-16:                                               ; preds = %13
-  %17 = call i64 (i64, ...) @syscall(i64 98, ptr @threads, i64 128, i32 %14, ptr null, ptr null, i64 0)
-  br label %13
+17:                                               ; preds = %14
+  %18 = call i64 (i64, ...) @syscall(i64 98, ptr @threads, i64 128, i32 %15, ptr null, ptr null, i64 0)
+  br label %14
 
-18:                                               ; preds = %13, %35
-  %19 = phi i32 [ %36, %35 ], [ 0, %13 ]
-  %20 = phi i32 [ %33, %35 ], [ undef, %13 ]
-  %21 = load atomic i32, ptr @generation seq_cst, align 64
-  %22 = icmp eq i32 %21, %12
-  br i1 %22, label %23, label %31
+19:                                               ; preds = %14, %36
+  %20 = phi i32 [ %37, %36 ], [ 0, %14 ]
+  %21 = phi i32 [ %34, %36 ], [ undef, %14 ]
+  %22 = load atomic i32, ptr @generation seq_cst, align 64
+  %23 = icmp eq i32 %22, %13
+  br i1 %23, label %24, label %32
 
-23:                                               ; preds = %18
-  %24 = icmp slt i32 %19, 8000
-  br i1 %24, label %25, label %26
+24:                                               ; preds = %19
+  %25 = icmp slt i32 %20, 8000
+  br i1 %25, label %26, label %27
 
-25:                                               ; preds = %23
+26:                                               ; preds = %24
   call void @llvm.aarch64.hint(i32 1)
-  br label %31
+  br label %32
 
-26:                                               ; preds = %23
+27:                                               ; preds = %24
   call fastcc void @settle(ptr %8)
-  %27 = cmpxchg ptr %8, i32 0, i32 1 seq_cst seq_cst, align 4
-  %28 = atomicrmw add ptr @sleepers, i32 1 seq_cst, align 64
-  %29 = call i64 (i64, ...) @syscall(i64 98, ptr @generation, i64 128, i32 %12, ptr null, ptr null, i64 0)
-  %30 = atomicrmw sub ptr @sleepers, i32 1 seq_cst, align 64
+  %28 = cmpxchg ptr %8, i32 0, i32 1 seq_cst seq_cst, align 4
+  %29 = atomicrmw add ptr @sleepers, i32 1 seq_cst, align 64
+  %30 = call i64 (i64, ...) @syscall(i64 98, ptr @generation, i64 128, i32 %13, ptr null, ptr null, i64 0)
+  %31 = atomicrmw sub ptr @sleepers, i32 1 seq_cst, align 64
   call fastcc void @settle(ptr %8)
-  br label %31
+  br label %32
 
-31:                                               ; preds = %26, %25, %18
-  %32 = phi i32 [ %19, %25 ], [ 0, %26 ], [ %19, %18 ]
-  %33 = phi i32 [ %20, %25 ], [ %20, %26 ], [ %21, %18 ]
-  %34 = phi i32 [ 4, %25 ], [ 0, %26 ], [ 1, %18 ]
-  switch i32 %34, label %37 [
-    i32 0, label %35
-    i32 4, label %35
+32:                                               ; preds = %27, %26, %19
+  %33 = phi i32 [ %20, %26 ], [ 0, %27 ], [ %20, %19 ]
+  %34 = phi i32 [ %21, %26 ], [ %21, %27 ], [ %22, %19 ]
+  %35 = phi i32 [ 4, %26 ], [ 0, %27 ], [ 1, %19 ]
+  switch i32 %35, label %38 [
+    i32 0, label %36
+    i32 4, label %36
   ]
 
-35:                                               ; preds = %31, %31
-  %36 = add nsw i32 %32, 1
-  br label %18
+36:                                               ; preds = %32, %32
+  %37 = add nsw i32 %33, 1
+  br label %19
 
-37:                                               ; preds = %31
-  %38 = load atomic i32, ptr @state seq_cst, align 64
-  br label %39
+38:                                               ; preds = %32
+  %39 = load atomic i32, ptr @state seq_cst, align 64
+  br label %40
 
-39:                                               ; preds = %42, %37
-  %40 = phi i32 [ %38, %37 ], [ %46, %42 ]
-  %41 = icmp slt i32 %40, 0
-  br i1 %41, label %42, label %48
+40:                                               ; preds = %43, %38
+  %41 = phi i32 [ %39, %38 ], [ %47, %43 ]
+  %42 = icmp slt i32 %41, 0
+  br i1 %42, label %43, label %49
 
-42:                                               ; preds = %39
-  %43 = add nsw i32 %40, 1
-  %44 = cmpxchg ptr @state, i32 %40, i32 %43 seq_cst seq_cst, align 64
-  %45 = extractvalue { i32, i1 } %44, 1
-  %46 = extractvalue { i32, i1 } %44, 0
-  br i1 %45, label %47, label %39
+43:                                               ; preds = %40
+  %44 = add nsw i32 %41, 1
+  %45 = cmpxchg ptr @state, i32 %41, i32 %44 seq_cst seq_cst, align 64
+  %46 = extractvalue { i32, i1 } %45, 1
+  %47 = extractvalue { i32, i1 } %45, 0
+  br i1 %46, label %48, label %40
 
-47:                                               ; preds = %42
-  br i1 %41, label %49, label %48
+48:                                               ; preds = %43
+  br i1 %42, label %50, label %49
 
-48:                                               ; preds = %39, %47, %56, %49
-  br label %11
+49:                                               ; preds = %40, %48, %57, %50
+  br label %12
 
-49:                                               ; preds = %47
-  %50 = cmpxchg ptr %8, i32 0, i32 2 seq_cst seq_cst, align 4
-  call fastcc void @work()
-  %51 = atomicrmw sub ptr @state, i32 1 seq_cst, align 64
-  %52 = load atomic i32, ptr @caller_sleeps seq_cst, align 64
-  %53 = icmp ne i32 %52, 0
-  %54 = icmp eq i32 %51, 1
-  %55 = select i1 %53, i1 %54, i1 false
-  br i1 %55, label %56, label %48
+50:                                               ; preds = %48
+  %51 = cmpxchg ptr %8, i32 0, i32 2 seq_cst seq_cst, align 4
+  call fastcc void @work(i32 %11)
+  %52 = atomicrmw sub ptr @state, i32 1 seq_cst, align 64
+  %53 = load atomic i32, ptr @caller_sleeps seq_cst, align 64
+  %54 = icmp ne i32 %53, 0
+  %55 = icmp eq i32 %52, 1
+  %56 = select i1 %54, i1 %55, i1 false
+  br i1 %56, label %57, label %49
 
-56:                                               ; preds = %49
-  %57 = call i64 (i64, ...) @syscall(i64 98, ptr @state, i64 129, i64 1, ptr null, ptr null, i64 0)
-  br label %48
+57:                                               ; preds = %50
+  %58 = call i64 (i64, ...) @syscall(i64 98, ptr @state, i64 129, i64 1, ptr null, ptr null, i64 0)
+  br label %49
 }
 
 declare i32 @pthread_attr_destroy(ptr) local_unnamed_addr

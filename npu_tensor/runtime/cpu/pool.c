@@ -77,11 +77,17 @@ enum { FUTEX_WAIT_PRIVATE = 128, FUTEX_WAKE_PRIVATE = 129, DETACHED = 1, SIG_SET
 static struct {
     kernel_function *kernel;
     void *slots, *meta;
-    long n, grain;
+    long grain;
 } job LINE __attribute__((used));  // which keeps its fields together
+
+// The items of a job, in two halves. A thread begins with the same half in every job, so that most of what it reads is
+// what it wrote in the job before. Fetching it from the other core took 3 to 9 % of MobileNetV2 on two cores of a Zen 3.
+static struct half {
+    _Atomic long next;  // the first item that no thread has claimed
+    long end;
+} LINE halves[2];
 static _Atomic int state LINE;
 static _Atomic int generation LINE;  // grows by one with every job
-static _Atomic long next_item LINE;
 static _Atomic int sleepers LINE;  // workers that sleep, or are about to, in `generation`
 static _Atomic int caller_sleeps LINE;
 static _Atomic int busy LINE;         // 1 while a caller owns the pool
@@ -110,13 +116,16 @@ static void wake(_Atomic int *word, long count) {
 
 // --- the work, for caller and workers alike
 
-static NOINLINE void work(void) {
-    long n = job.n, grain = job.grain;
-    for (;;) {
-        long begin = atomic_fetch_add(&next_item, grain);
-        long left = n - begin;
-        if (left <= 0) return;
-        job.kernel(job.slots, job.meta, begin, begin + (left < grain ? left : grain));
+static NOINLINE void work(int own) {
+    long grain = job.grain;
+    for (int turn = 0; turn < 2; ++turn) {
+        struct half *half = &halves[own ^ turn];
+        for (;;) {
+            long begin = atomic_fetch_add(&half->next, grain);
+            long left = half->end - begin;
+            if (left <= 0) break;
+            job.kernel(job.slots, job.meta, begin, begin + (left < grain ? left : grain));
+        }
     }
 }
 
@@ -216,7 +225,7 @@ static void *worker(void *argument) {
         seen = next_job(seen, self);
         if (!enter()) continue;
         change(&self->state, AWAKE, WORKING);
-        work();
+        work(number & 1);
         bool last = (state -= 1) == 0;
         if (caller_sleeps && last) wake(&state, 1);
     }
@@ -280,18 +289,20 @@ void parallel_for(kernel_function *kernel, void *slots, void *meta, long n, long
     job.kernel = kernel;
     job.slots = slots;
     job.meta = meta;
-    job.n = n;
     job.grain = grain;
-    next_item = 0;
+    long pieces = (n - 1) / grain + 1;
+    halves[0].end = halves[1].next = (pieces + 1) / 2 * grain;
+    halves[0].next = 0;
+    halves[1].end = n;
     state = OPEN;
     generation += 1;
     if (workers + 1 < wanted) start_workers(wanted);
     if (sleepers) {
         move_all(false, ASLEEP, PLACED);
-        long helpers = (n - 1) / grain;  // No more than there are pieces for, besides the caller's.
+        long helpers = pieces - 1;  // No more than there are pieces for, besides the caller's.
         wake(&generation, helpers < EVERYBODY ? helpers : EVERYBODY);
     }
-    work();
+    work(0);
     state &= ~OPEN;
     wait_for_workers();
     busy = 0;
