@@ -47,6 +47,9 @@ _OVERHEAD_ROWS = 0.2
 _STRIP_CYCLES, _PACKED_CYCLES, _READ_CYCLES = 300, 0.5, 0.1
 # Blocks per thread that are tried beyond the fewest.
 _MORE_BLOCKS = 4
+# Panels of A per thread from which a convolution divides its rows among threads, if image and result are larger than
+# the weight: the next one then reads what the same core wrote. Fewer cannot be divided as evenly as columns.
+_HALVED_PANELS = 8
 # Neighbours along K that are packed run by run: without masks at least a vector of units.
 _LEAST_RUN = 8
 # Upper bounds for products that read their operands in place: rows, and multiplications of units. Measured on a Zen 4:
@@ -349,13 +352,13 @@ def _segments(lines: NDArray[np.int64], distance: int, width: int, lanes: int) -
     return panels, Segment(places[starts] - begin, begin, begin + ends - starts, lines[starts] - begin * distance)
 
 
-def _blocks(a_panels: int, b_panels: int, most: int, tile_cycles: int, strip_cycles: int, threads: int) -> int:
+def _blocks(a_panels: int, b_panels: int, least: int, tile_cycles: int, strip_cycles: int, threads: int) -> int:
     """Return the number of blocks of panels of A with which the busiest thread ends first.
 
     Args:
         a_panels: Panels of A.
         b_panels: Panels of B, of all products.
-        most: Upper bound on the panels of a block.
+        least: Lower bound on the number of blocks.
         tile_cycles: Cycles of a tile.
         strip_cycles: Further cycles of a strip, such as those for reading its panel of B.
         threads: Number of threads.
@@ -364,7 +367,6 @@ def _blocks(a_panels: int, b_panels: int, most: int, tile_cycles: int, strip_cyc
     def longest(blocks: int) -> int:
         return -(-blocks * b_panels // threads) * (-(-a_panels // blocks) * tile_cycles + strip_cycles)
 
-    least = -(-a_panels // most)
     return min(range(least, min(a_panels, least + _MORE_BLOCKS * threads) + 1), key=longest)
 
 
@@ -518,7 +520,11 @@ class Gemm:
         most = min(_BLOCK_PANELS, _BLOCK_BYTES // max(1, sizes.get("a_panel_bytes", 0)))
         read = steps * group * step_bytes * (_PACKED_CYCLES if self.strips else _READ_CYCLES)
         count, strip_cycles = len(offsets[0]) * groups, int(_STRIP_CYCLES + read)
-        blocks = _blocks(a_panels, count, max(1, most), group * tile_cycles, strip_cycles, threads)
+        least = -(-a_panels // max(1, most))
+        k = steps * unit.count
+        if tile.form == "windows" and products == 1 and a_panels >= _HALVED_PANELS * threads and m * (k + n) > k * n:
+            least = -(-least // threads) * threads
+        blocks = _blocks(a_panels, count, least, group * tile_cycles, strip_cycles, threads)
         block_panels = -(-a_panels // blocks)
         blocks = -(-a_panels // block_panels)
         if part < steps:
