@@ -187,16 +187,19 @@ def measured(arch: str, columns: int, workloads: tuple[Workload, ...] = WORKLOAD
         for task in tasks_of(workload):
             row: dict[str, Any] = {"kernel": workload.name, "dtype": workload.dtype, "shape": workload.size}
             row["task"] = task.name
-            answer = families.claim(task, target)
-            row |= _predicted(task, answer, target) if isinstance(answer, Offer) else _refused(answer.reason)
-            yield row
+            yield row | predicted(task, target)
 
 
 def _refused(reason: str) -> dict[str, Any]:
-    return {"columns": 0, "cores": 0, "predicted_us": None, "limit": None, "roofline_fraction": None, "refused": reason}
+    nothing = dict.fromkeys(("predicted_us", "array_us", "limit", "roofline_fraction"))
+    return {"columns": 0, "cores": 0, "refused": reason, **nothing}
 
 
-def _predicted(task: Task, offer: Offer, target: Target) -> dict[str, Any]:
+def predicted(task: Task, target: Target) -> dict[str, Any]:
+    """Predict the kernel of a task. `refused` is the reason for a missing one."""
+    offer = families.claim(task, target)
+    if not isinstance(offer, Offer):
+        return _refused(offer.reason)
     design = offer.design()
     counters = count(design)
     prediction = predict(counters, target.array)

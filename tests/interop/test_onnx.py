@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
+from npu_tensor.runtime.sim import host_compiler
 
 onnx = pytest.importorskip("onnx")
 
@@ -222,6 +223,30 @@ def test_integer_convolutions(kind, zero, pads, tmp_path):
     weight = arrays["w"].astype(np.int64) - arrays["wz"].reshape(4, 1, 1, 1)
     windows = np.lib.stride_tricks.sliding_window_view(image, (3, 2), (2, 3))[:, :, :, ::2]
     np.testing.assert_array_equal(result, np.einsum("nchwij,ocij->nohw", windows, weight))
+
+
+@pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+@pytest.mark.parametrize(("zero", "pads"), [(0, [1, 1, 1, 1]), (7, [1, 1, 1, 1]), (0, [0, 1, 2, 0])])
+def test_quantized_convolutions_on_an_npu(zero, pads, tmp_path):
+    """Images with and without a zero point, and padding that the op has or that is stored."""
+    inputs = {"x": RANDOM.integers(-128, 128, (1, 16, 9, 8), np.int8)}
+    initializers = {
+        "xs": np.float32(0.02),
+        "xz": np.int8(zero),
+        "ys": np.float32(0.8),
+        "yz": np.int8(0),
+        "w": RANDOM.integers(-128, 128, (20, 16, 3, 3), np.int8),
+        "ws": floats(20, low=0.01, high=0.1),
+        "wz": np.zeros(20, np.int8),
+        "b": RANDOM.integers(-9999, 9999, 20, np.int32),
+    }
+    operands = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"]
+    path, node = tmp_path / "m.onnx", helper.make_node("QLinearConv", operands, ["y"], pads=pads, strides=[1, 2])
+    with nt.default_device("sim:npu2"):
+        loaded = equals_reference(path, [node], inputs, initializers=initializers, atol=1)
+        rows = nt.explain(loaded(nt.from_numpy(inputs["x"])))
+        assert [row.device for row in rows if row.kernel == "conv"] == ["sim:npu2"]
+        assert not any(row.op == "contract" for row in rows)
 
 
 @pytest.mark.parametrize("name", CASES)

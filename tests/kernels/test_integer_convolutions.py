@@ -13,6 +13,7 @@ from joint_sources import compile_together
 from kernel_tasks import TARGETS, accepted, conv_of, target
 
 import npu_tensor as nt
+from benchmarks.int8_resnet import SHORTCUT, Int8ResNet
 from npu_tensor import ops
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.graph.structure import structure_of
@@ -23,6 +24,8 @@ from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Refusal, Task
 from npu_tensor.tensor import record
+
+torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
 
 Array = np.ndarray[Any, Any]
 Pair = tuple[int, int]
@@ -237,3 +240,36 @@ def test_other_integers_are_refused() -> None:
     x, w = nt.zeros(1, 9, 9, 16, dtype=nt.int16).realize(), nt.zeros(16, 16, 3, 3, dtype=nt.int16).realize()
     answer = conv.claim(conv_of(nt.conv2d(x.permute(0, 3, 1, 2), w)), WHOLE[0])
     assert answer == Refusal("conv_2d: int16 operands and a result of int16")
+
+
+def resnet_by_pytorch(network: Int8ResNet, image: Array) -> tuple[Array, Array]:
+    """Return the scores of the network and the last image, with sums in float64."""
+
+    def convolved(layer: Any, x: Any) -> Any:
+        weight, bias, scale = (torch.from_numpy(np.asarray(each, np.float64)) for each in layer[:3])
+        sums = torch.nn.functional.conv2d(x, weight, bias, layer.stride, weight.shape[-1] // 2)
+        return (sums * scale.reshape(-1, 1, 1)).round().clamp(layer.least, 127)
+
+    x = torch.nn.functional.max_pool2d(convolved(network.stem, torch.from_numpy(image.astype(np.float64))), 3, 2, 1)
+    for block in network.blocks:
+        shortcut = convolved(block.shortcut, x) if block.shortcut else x
+        x = (convolved(block.second, convolved(block.first, x)) + shortcut * SHORTCUT).round().clamp(0, 127)
+    sums = np.asarray(x.mean((2, 3)).round()) @ network.last.weight.T + network.last.bias
+    return np.clip(np.rint(sums * network.last.scale), -128, 127), np.asarray(x)
+
+
+def test_resnet_on_a_device() -> None:
+    """All but the padding of the image and the pool runs on the array; a tie may be rounded the other way."""
+    image = np.random.default_rng(1).integers(-128, 128, (1, 3, 64, 64), np.int8)
+    expected = resnet_by_pytorch(Int8ResNet.generated(np.asarray, 16, 20), image)
+    network = Int8ResNet.generated(lambda values: nt.from_numpy(values).realize(), 16, 20)
+    x = nt.from_numpy(image).realize()
+    with nt.default_device("sim:npu2"):
+        results = network(x)
+        rows = [row for row in nt.explain(*results) if row.predicted is not None]
+        assert [row.kernel for row in rows if row.device == "sim:npu2"].count("conv") == 20
+        assert {row.op for row in rows if row.device == "cpu"} <= {"pad_widths", "pool_2d"}
+        found = [each.numpy() for each in results[:2]]
+    for result, exact in zip(found, expected, strict=True):
+        assert exact.std() > 5
+        assert np.abs(result - exact).max() <= 1
