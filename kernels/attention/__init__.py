@@ -52,6 +52,9 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         return Refusal("attention: no keys")
     if not 2**-64 < scale < 2**64:
         return Refusal(f"attention: a scale of {scale:g}")
+    softcap = float(task.attributes["softcap"])
+    if softcap and not 2**-20 < softcap < 2**20:
+        return Refusal(f"attention: a soft cap of {softcap:g}")
     if masks and masks[0].dtype is not float32:
         return Refusal("attention: a mask of bool, and the kernel adds float32")
     groups = k.shape[1]
@@ -63,8 +66,8 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         q, result = (_folded(layout) for layout in (q, result))
         mask = mask and _folded(mask)
     tiles = _tiles(task, target, features, q.shape[3], k.shape[2], bool(masks), is_causal)
-    batch, heads = q.shape[0], q.shape[2]
-    problem = _problem(tiles, (batch, groups, heads), q.shape[3], k.shape[2], scale, is_causal, target.columns)
+    extents = (q.shape[0], groups, q.shape[2])
+    problem = _problem(tiles, extents, q.shape[3], k.shape[2], scale, is_causal, softcap, target.columns)
     if problem.transfers > MOST_TRANSFERS:
         return Refusal(f"attention: {problem.transfers} transfers in one run; {MOST_TRANSFERS} are the most")
     per_key = [Layout((*x.shape[:2], 1, *x.shape[2:]), (*x.strides[:2], 0, *x.strides[2:]), x.offset) for x in (k, v)]
@@ -123,12 +126,14 @@ def _tiles(
     task: Task, target: Target, features: int, rows: int, keys: int, masked: bool, is_causal: bool
 ) -> AttentionTiles:
     most, block = FEATURES[features]
-    splits = rows <= STRIP and keys >= 4 * block and not is_causal
+    capped = bool(task.attributes["softcap"])
+    # The program memory has no room for merging beside a mask and a cap.
+    splits = rows <= STRIP and keys >= 4 * block and not is_causal and not (masked and capped)
     operand = "bfp16" if target.bfloat16 == "bfp16" and "bfp16" in target.array.blocks else "bfloat16"
     result = "float32" if task.outputs[0].dtype in (float32, float16) else "bfloat16"
     # With fewer rows than four cores compute at once, the host would pad the operands.
     height = STRIP if rows < CORES * most else most
-    return AttentionTiles(target.array.arch, operand, result, features, height, block, masked, splits, 0)
+    return AttentionTiles(target.array.arch, operand, result, features, height, block, masked, capped, splits, 0)
 
 
 def _problem(
@@ -138,6 +143,7 @@ def _problem(
     keys: int,
     scale: float,
     is_causal: bool,
+    softcap: float,
     columns: int,
 ) -> AttentionProblem:
     """Divide the columns among heads and queries so that the busiest one has as few rounds as possible.
@@ -151,7 +157,8 @@ def _problem(
         if a * b <= columns and a <= units and b <= rounds
     ]
     heads, shares = min(pairs, key=lambda pair: (-(-units // pair[0]) * -(-rounds // pair[1]), pair[0] * pair[1]))
-    return AttentionProblem(tiles._replace(columns=heads * shares), batch, queries, keys, scale, is_causal, heads)
+    tiles = tiles._replace(columns=heads * shares)
+    return AttentionProblem(tiles, batch, queries, keys, scale, is_causal, softcap, heads)
 
 
 def _read(number: int, operand: TensorInput, layout: Layout, least: int) -> tuple[HostOperand, Matrices]:

@@ -48,6 +48,8 @@ NO_DIAGONAL: Final = 1 << 30
 """Row that attends to all keys."""
 WEIGH_BYTES: Final = 3072
 """Estimated machine code of the functions that are not products, in bytes."""
+CAP_BYTES, BRIEF_BYTES = 1536, 1024
+"""Estimated machine code of a soft cap, and of what is then left out of the rest, in bytes."""
 
 
 class AttentionTiles(NamedTuple):
@@ -61,6 +63,7 @@ class AttentionTiles(NamedTuple):
         rows: Queries of a core.
         keys: Keys of a block.
         masked: True if addends of a mask are streamed.
+        capped: True if scores have a soft cap. Addends then come after the keys.
         splits: True if the cores of a column share the keys, and not the queries.
         columns: Columns of the array in use.
     """
@@ -72,6 +75,7 @@ class AttentionTiles(NamedTuple):
     rows: int
     keys: int
     masked: bool
+    capped: bool
     splits: bool
     columns: int
 
@@ -93,7 +97,7 @@ class AttentionTiles(NamedTuple):
     @property
     def words(self) -> ObjectType:
         """Type of a core's runtime parameter, whole vectors of 16 bytes; see nt/attention.hpp."""
-        return ObjectType("int32", (4 + 4 * self.masked if self.splits else 12,))
+        return ObjectType("int32", (4 + 4 * self.masked if self.splits and not self.capped else 12,))
 
     @property
     def mask_row(self) -> int:
@@ -115,6 +119,7 @@ class AttentionProblem(NamedTuple):
         keys: Keys of a head.
         scale: Factor of the scores.
         is_causal: True if query i attends to keys 0 to i only.
+        softcap: c, if not 0: a score becomes c * tanh(score / c).
         unit_columns: Columns among which the heads are divided. The others share the queries.
     """
 
@@ -124,6 +129,7 @@ class AttentionProblem(NamedTuple):
     keys: int
     scale: float
     is_causal: bool
+    softcap: float
     unit_columns: int
 
     @property
@@ -210,7 +216,30 @@ def _source(tiles: AttentionTiles) -> Source:
     r, s, t, rows, columns = tiles.product(True).blocks
     result = C_TYPES[tiles.result]
     shape = f"{r}, {s}, {t}, {rows}, {columns}, {tiles.rows}, {tiles.keys}, {tiles.features}"
-    begin = "" if tiles.masked else "    nt::clear_sums<Tile::Scores>(scores);\n"
+    begin = "" if tiles.masked and not tiles.capped else "    nt::clear_sums<Tile::Scores>(scores);\n"
+    scoring = f"""
+extern "C" void nt_attention_score(const bfloat16 *queries, const bfloat16 *keys, float *scores, bfloat16 *weights,
+                                   int32 *tops, float *totals, float *mixed, int32 *state, const int32 *words,
+                                   int32 core) {{
+    aie::set_rounding(aie::rounding_mode::conv_even);
+{begin}    nt::score<Tile>(queries, keys, scores, weights, tops, totals, mixed, state, words, core);
+}}
+"""
+    if tiles.capped:
+        scoring = f"""
+extern "C" void nt_attention_score(const bfloat16 *queries, const bfloat16 *keys, float *scores, int32 *state,
+                                   const int32 *words) {{
+    aie::set_rounding(aie::rounding_mode::conv_even);
+{begin}    nt::multiply_keys<Tile>(queries, keys, scores, state);
+    nt::cap_block<Tile>(scores, state, words);
+}}
+
+extern "C" void nt_attention_weigh(float *scores, bfloat16 *weights, int32 *tops, float *totals, float *mixed,
+                                   int32 *state, const int32 *words, int32 core) {{
+    aie::set_rounding(aie::rounding_mode::conv_even);
+    nt::weigh_block<Tile, true>(scores, weights, tops, totals, mixed, state, words, core);
+}}
+"""
     text = f"""{BLOCK_FLOATS if tiles.operand == "bfp16" else ""}#include <aie_api/aie.hpp>
 
 #include "nt/attention.hpp"
@@ -225,14 +254,7 @@ extern "C" void nt_attention_start(float *mixed, int32 *tops, float *totals, int
                                    const int32 *words) {{
     nt::start_rows<Tile>(mixed, tops, totals, state, words);
 }}
-
-extern "C" void nt_attention_score(const bfloat16 *queries, const bfloat16 *keys, float *scores, bfloat16 *weights,
-                                   int32 *tops, float *totals, float *mixed, int32 *state, const int32 *words,
-                                   int32 core) {{
-    aie::set_rounding(aie::rounding_mode::conv_even);
-{begin}    nt::score<Tile>(queries, keys, scores, weights, tops, totals, mixed, state, words, core);
-}}
-
+{scoring}
 extern "C" void nt_attention_mix(const bfloat16 *weights, const bfloat16 *values, float *mixed,
                                  const int32 *state) {{
     nt::mix<Tile>(weights, values, mixed, state);
@@ -255,11 +277,12 @@ extern "C" void nt_attention_merge(const float *object, float *mixed, int32 *top
 }
 """
     if tiles.masked:
-        text += """
-extern "C" void nt_attention_mask(const bfloat16 *object, float *scores, const int32 *words, int32 first, int32 to) {
+        tile = "Tile, true" if tiles.capped else "Tile"
+        text += f"""
+extern "C" void nt_attention_mask(const bfloat16 *object, float *scores, const int32 *words, int32 first, int32 to) {{
     aie::set_rounding(aie::rounding_mode::conv_even);
-    nt::add_mask<Tile>(reinterpret_cast<const float *>(object), scores, words, first, to);
-}
+    nt::add_mask<{tile}>(reinterpret_cast<const float *>(object), scores, words, first, to);
+}}
 """
     return Source("nt_attention", text)
 
@@ -315,19 +338,26 @@ def configuration(tiles: AttentionTiles) -> Configuration:
         def run(name: str, *arguments: Any) -> None:
             functions[name](*(memory[each] if isinstance(each, str) else each for each in arguments))
 
+        def add_mask() -> None:
+            if tiles.masked and tiles.splits:
+                own_block(k, lambda block: run("mask", block, "scores", words, 0, 0))
+            elif tiles.masked:
+                own_rows(lambda block, first, to: run("mask", block, "scores", words, first, to))
+
+        weighing = ("weights", "tops", "totals", "mixed", "state", words, core)
         v.acquire(1)  # The words can be read from here on.
         v.release(1)
         for _ in range_(words[ROUNDS]):
             own_rows(lambda block, first, to: run("keep", block, "queries", first, to))
             run("start", "mixed", "tops", "totals", "state", words)
             for _ in range_(words[BLOCKS]):
-                if tiles.masked and tiles.splits:
-                    own_block(k, lambda block: run("mask", block, "scores", words, 0, 0))
-                elif tiles.masked:
-                    own_rows(lambda block, first, to: run("mask", block, "scores", words, first, to))
-                own_block(
-                    k, lambda block: run("score", "queries", block, *list(types)[2:6], "mixed", "state", words, core)
-                )
+                if not tiles.capped:
+                    add_mask()
+                    own_block(k, lambda block: run("score", "queries", block, "scores", *weighing))
+                else:
+                    own_block(k, lambda block: run("score", "queries", block, "scores", "state", words))
+                    add_mask()
+                    run("weigh", "scores", *weighing)
                 own_block(v, lambda block: run("mix", "weights", block, "mixed", "state"))
             if before:
                 run("merge", before.acquire(1), "mixed", "tops", "totals")
@@ -380,19 +410,21 @@ def _functions(builder: Builder, tiles: AttentionTiles) -> dict[str, Any]:
     weighing = rows // 4 * function("attention_weigh", arch).loop(keys // 8)
     copied = min(rows, keys) * features * 2 // 32
     finishing = function("attention_finish", arch).loop(-(-features // 64))
+    multiplying = strips * multiply_cycles(of_keys, keys, features)
+    if tiles.capped or not tiles.masked:
+        multiplying += clear_cycles(of_keys, rows, keys)
+    weighed: list[ObjectType | str] = [scores, weights, tops, totals, mixed, state, words, "int32"]
     declared: dict[str, tuple[list[ObjectType | str], Any, int]] = {
         "keep": ([block, queries, "int32", "int32"], copied, 256),
         "start": ([mixed, tops, totals, state, words], clear_cycles(of_keys, rows, features), 512),
-        "score": (
-            [queries, block, scores, weights, tops, totals, mixed, state, words, "int32"],
-            strips * multiply_cycles(of_keys, keys, features)
-            + weighing
-            + (0 if tiles.masked else clear_cycles(of_keys, rows, keys)),
-            WEIGH_BYTES + MULTIPLY_BYTES,
-        ),
+        "score": ([queries, block, *weighed], multiplying + weighing, WEIGH_BYTES + MULTIPLY_BYTES),
         "mix": ([weights, block, mixed, state], strips * multiply_cycles(of_values, features, keys), MULTIPLY_BYTES),
         "finish": ([mixed, totals, result, state], finishing, 1024),
     }
+    if tiles.capped:
+        capping, operands = function("attention_cap", arch).loop(rows * keys // 16), [queries, block, scores]
+        declared["score"] = ([*operands, state, words], multiplying + capping, CAP_BYTES + MULTIPLY_BYTES)
+        declared["weigh"] = (weighed, weighing, WEIGH_BYTES - BRIEF_BYTES)
     if tiles.splits:
         sums, lanes = _sums_type(tiles), -(-features // 64)
         merging = strips * function("attention_merge", arch).loop(lanes)
@@ -422,6 +454,15 @@ def design(problem: AttentionProblem, operands: AttentionOperands) -> Design:
     return _Sequence(problem, operands).build()
 
 
+def _scale(factor: float) -> list[int]:
+    """Return a factor to powers of two in two parts of one word, and the inverse of the factor."""
+    scale = np.float32(factor * np.log2(np.e))
+    high = ml_dtypes.bfloat16(scale)
+    low = ml_dtypes.bfloat16(scale - np.float32(high))
+    inverse = np.array(1 / factor, np.float32)
+    return [int(np.array([low, high]).view(np.int32)[0]), int(inverse.view(np.int32))]
+
+
 class _Sequence:
     """Transfers of one run."""
 
@@ -446,7 +487,7 @@ class _Sequence:
         cycles = {
             each.symbol: int(problem.attended * each.cycles + (1 - problem.attended) * passing)
             for each in shared.functions
-            if each.symbol in ("nt_attention_score", "nt_attention_mix")
+            if each.symbol in ("nt_attention_score", "nt_attention_weigh", "nt_attention_mix")
         }
         return self.builder.build(cycles)
 
@@ -456,14 +497,10 @@ class _Sequence:
         if problem.is_causal:
             first, last = (start + core * tiles.rows for start in (starts[0], starts[-1]))
             step = problem.tile_columns * tiles.round_rows
-        scale = np.float32(problem.scale * np.log2(np.e))
-        high = ml_dtypes.bfloat16(scale)
-        low = ml_dtypes.bfloat16(scale - np.float32(high))
-        scales = np.array([low, high]).view(np.int32)
-        inverse = np.array(1 / problem.scale, np.float32).view(np.int32)
-        rounds = len(problem.units(column)) * len(starts)
-        words = [rounds, problem.blocks, problem.keys, int(scales[0]), int(inverse), first, step, last, len(starts)]
-        return [*words, 0, 0, 0][: tiles.words.elements]
+        rounds, factor = len(problem.units(column)) * len(starts), 2 * problem.softcap or problem.scale
+        words = [rounds, problem.blocks, problem.keys, *_scale(factor), first, step, last, len(starts)]
+        words += _scale(4 * problem.scale / factor)[:1] if tiles.capped else [0]
+        return [*words, 0, 0][: tiles.words.elements]
 
     def _groups(self) -> Iterator[list[Step]]:
         """Yield the transfers of one round after another, of all columns together."""
@@ -485,10 +522,14 @@ class _Sequence:
             group.append(self._step(k, "query", unit, start, (*sizes, width), (0, apart)))
             for block, count in problem.runs:
                 row, size = problem.block_start(block), (1, count, tiles.round_keys, width)
+                steps = [
+                    self._step(fifo, name, unit, row, size, (0, tiles.round_keys), wait=tiles.masked)
+                    for fifo, name in ((k, "key"), (v, "value"))
+                ]
                 if tiles.masked:
-                    group.append(self._step(k, "mask", unit, start, addends, column=row))
-                for fifo, name in ((k, "key"), (v, "value")):
-                    group.append(self._step(fifo, name, unit, row, size, (0, tiles.round_keys), wait=tiles.masked))
+                    mask = self._step(k, "mask", unit, start, addends, column=row, wait=tiles.capped)
+                    steps.insert(tiles.capped, mask)
+                group += steps
                 if tiles.masked and block + 1 < problem.blocks:
                     yield group
                     group = []

@@ -14,14 +14,18 @@ from npu_tensor.tensor import Tensor
 def _by_products(of: Recording, *operands: Tensor) -> Tensor:
     """Record the result of `attention` with the scores as a tensor."""
     query, key, value, *masks = operands
-    scale, is_causal = of.call.attributes["scale"], of.call.attributes["is_causal"]
     mask = masks[0] if masks else None
-    return attention_by_products(query, key, value, mask, scale, is_causal, True).transpose(1, 2)
+    return attention_by_products(query, key, value, mask, enable_gqa=True, **of.call.attributes).transpose(1, 2)
 
 
 def _attention(of: Recording, number: int) -> Tensor:
     """Return the gradient of query, key, value or mask."""
-    spec = of.spec(number)
+    spec, settings = of.spec(number), {**of.call.attributes}
+    if settings.pop("softcap"):
+        if not of.shared:
+            _, pulled_back = vjp(lambda *operands: _by_products(of, *operands), *of.operands)
+            of.shared.update(enumerate(pulled_back(of.gradient)))
+        return of.shared[number]
     if number > 2:
         _, pulled_back = vjp(lambda mask: _by_products(of, *of.operands[:3], mask), of.operands[3])
         of_mask: Tensor = pulled_back(of.gradient)[0]
@@ -29,7 +33,7 @@ def _attention(of: Recording, number: int) -> Tensor:
     if not of.shared:
         gradient = wide(of.gradient)
         delta = (gradient * wide(of.result)).sum(-1)
-        of.shared["changes"] = ops.attention_backward(gradient, delta, *of.operands, **of.call.attributes)
+        of.shared["changes"] = ops.attention_backward(gradient, delta, *of.operands, **settings)
     sizes = [of.spec(operand).size for operand in range(number + 1)]
     batch, heads, tokens, features = spec.shape
     own = of.shared["changes"][sum(sizes[:number]) : sum(sizes)]

@@ -77,6 +77,7 @@ def attention_by_products(
     is_causal: bool,
     enable_gqa: bool,
     dropout_p: float = 0.0,
+    softcap: float = 0.0,
 ) -> Tensor:
     """Record attention as two products, with the scores as a tensor."""
     dtype, apart, together = query.dtype, query.shape[-3:-1], (0, 0)
@@ -89,7 +90,10 @@ def attention_by_products(
 
     wider = "float64" if dtype is float64 else "float32"
     products = ops.contract(grouped(query, together), key.transpose(-1, -2), wider)
-    scores = _masked(grouped(products, apart) * scale, mask, is_causal)
+    scores = grouped(products, apart) * scale
+    if softcap:
+        scores = (scores / softcap).tanh() * softcap
+    scores = _masked(scores, mask, is_causal)
     weights = scores.softmax(-1)
     if mask is not None:
         weights = ops.where_op(scores.amax(-1, True) == -math.inf, 0.0, weights)

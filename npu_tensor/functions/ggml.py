@@ -18,6 +18,7 @@ from npu_tensor.functions.register import composite
 from npu_tensor.functions.shape import chunk, cut, joined, repeat
 from npu_tensor.ops.contraction import rope_rates
 from npu_tensor.ops.rules import dimension
+from npu_tensor.planner.selection import accelerators, current
 from npu_tensor.tensor import Tensor, from_array
 
 # --- gated linear units
@@ -424,10 +425,12 @@ def flash_attn_ext(
 
     >>> nt.flash_attn_ext(nt.ones(1, 2, 3, 4), nt.ones(1, 1, 5, 4), nt.ones(1, 1, 5, 2)).shape
     """
-    if not logit_softcap and sinks is None and {query.dtype, key.dtype, value.dtype} == {float32} and query.ndim == 4:
+    if sinks is None and {query.dtype, key.dtype, value.dtype} == {float32} and query.ndim == 4:
         bias = None if mask is None else _bias(mask, (*query.shape[:3], key.shape[-2]), max_bias)
-        if is_fused(query, key, value, bias, True):
-            return ops.attention(query, key, value, *([] if bias is None else [bias]), scale=scale)
+        # The CPU's kernel has no soft cap.
+        if (not logit_softcap or accelerators(current())) and is_fused(query, key, value, bias, True):
+            addends = [] if bias is None else [bias]
+            return ops.attention(query, key, value, *addends, scale=scale, softcap=logit_softcap)
     scores = mul_mat(key, query) * scale
     if logit_softcap:
         scores = (scores / logit_softcap).tanh() * logit_softcap

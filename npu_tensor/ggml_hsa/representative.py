@@ -203,6 +203,7 @@ def _attention() -> list[Variant]:
         variant("heads", (64, 4, 4), 100, 130, says="tiles of 16 queries by 32 keys"),
         variant("causal", (64, 4, 2), 100, 100, op_params={"is_causal": True}),
         variant("mask", (64, 4, 2), 70, 100, "(100,70,1,1)/f32"),
+        variant("soft_cap", (64, 4, 2), 70, 100, "(100,70,1,1)/f32", op_params={"softcap": 0.5}),
         variant("one_query", (64, 8, 2), 1, 500),
         variant("one_query_mask", (64, 8, 2), 1, 500, "(500,1,1,1)/f32"),
         variant("wide_heads", (128, 2, 2), 160, 90, says="by 16 keys"),

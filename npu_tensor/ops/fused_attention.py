@@ -18,7 +18,7 @@ __all__ = ["attention", "attention_backward"]
 
 
 @of_tensors("float32, float16 and bfloat16")
-def _rule(query: Spec, key: Spec, value: Spec, *masks: Spec, scale: float, is_causal: bool) -> Resolution:
+def _rule(query: Spec, key: Spec, value: Spec, *masks: Spec, **attributes: Any) -> Resolution:
     if any(each.dtype.register != "float32" for each in (query, key, value)):
         raise DTypeError("takes float32, float16 and bfloat16")
     if any(each.ndim != 4 for each in (query, key, value, *masks)):
@@ -36,20 +36,20 @@ def _rule(query: Spec, key: Spec, value: Spec, *masks: Spec, scale: float, is_ca
             raise ShapeError(f"mask {list(mask.shape)} does not broadcast to {list(scores)}")
     registers = (*["float32"] * 3, *(mask.dtype.register for mask in masks))
     spec = Spec.of((batch, queries, heads, value.shape[3]), query.dtype)
-    return Resolution(spec, registers, {"scale": scale, "is_causal": is_causal})
+    return Resolution(spec, registers, attributes)
 
 
 @op(kind="data", rule=_rule, ggml="FLASH_ATTN_EXT", public=False)
-def attention(*tensors: Any, scale: float = 1.0, is_causal: bool = False) -> Any:
+def attention(*tensors: Any, scale: float = 1.0, is_causal: bool = False, softcap: float = 0.0) -> Any:
     """Return softmax(query @ key.T * scale + mask) @ value as (batch, queries, heads, value features).
 
     Operands are query (batch, heads, queries, features), key (batch, key heads, keys, features), value (batch, key
     heads, keys, value features) and optionally a mask that broadcasts to the scores: bool, True where a query may
     attend, or float32, added to the scores. Each key head serves a group of consecutive query heads. A query that may
-    not attend to any key gives 0.
+    not attend to any key gives 0. A score s becomes softcap * tanh(s / softcap), if that is not 0, before the mask.
     """
     query, key, value, *masks = tensors
-    mixed = np.matmul(_weights(query, key, masks, scale, is_causal), _repeated(value, query))
+    mixed = np.matmul(_weights(query, key, masks, scale, is_causal, softcap), _repeated(value, query))
     return np.ascontiguousarray(mixed.swapaxes(1, 2))
 
 
@@ -58,8 +58,10 @@ def _repeated(heads: Any, query: Any) -> Any:
     return np.repeat(heads, query.shape[1] // max(heads.shape[1], 1), 1)
 
 
-def _weights(query: Any, key: Any, masks: Any, scale: float, is_causal: bool) -> Any:
+def _weights(query: Any, key: Any, masks: Any, scale: float, is_causal: bool, softcap: float = 0.0) -> Any:
     scores = np.matmul(query * np.float32(scale), _repeated(key, query).swapaxes(-1, -2))
+    if softcap:
+        scores = np.tanh(scores / np.float32(softcap)) * np.float32(softcap)
     if is_causal:
         scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -math.inf)
     for mask in masks:

@@ -225,6 +225,7 @@ _LOOPS: Final = {
     "conv_combine": "n == 1 ? combine<Conv<1>>() : combine<Conv<1, 8>>();",
     "conv_combine int8": "n == 1 ? combine<ByteConv<1>>() : combine<ByteConv<1, 8>>();",
     "attention_weigh": "n == 1 ? weigh<Attention<8>>() : weigh<Attention<16>>();",
+    "attention_cap": "nt::cap_scores(at<float>(0), 16 * n, {1, 1});",
     "attention_finish": "*at<int32>(3) = 0; n == 1 ? "
     "nt::finish_rows<Attention<32>>(at<float>(0), at<float>(1), at<bfloat16>(2), at<int32>(3)) : "
     "nt::finish_rows<Attention<32, 128>>(at<float>(0), at<float>(1), at<bfloat16>(2), at<int32>(3));",

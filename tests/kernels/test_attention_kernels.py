@@ -78,16 +78,20 @@ def _operands(shape: Shape, masked: bool = False, seed: int = 0, size: float = 1
     return operands
 
 
-def _task(operands: list[Array], is_causal: bool = False, scale: float | None = None) -> Task:
+def _task(operands: list[Array], is_causal: bool = False, scale: float | None = None, softcap: float = 0.0) -> Task:
     scale = operands[0].shape[-1] ** -0.5 if scale is None else scale
-    return data_task("attention", operands, operands, scale, is_causal)
+    return data_task("attention", operands, operands, scale, is_causal, softcap)
 
 
-def _expected(operands: list[Array], is_causal: bool = False, scale: float | None = None) -> Array:
+def _expected(
+    operands: list[Array], is_causal: bool = False, scale: float | None = None, softcap: float = 0.0
+) -> Array:
     query, key, value, *masks = (each.astype(np.float64) for each in operands)
     group = query.shape[1] // key.shape[1]
     key, value = (np.repeat(each, group, 1) for each in (key, value))
     scores = query @ key.swapaxes(-1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if softcap:
+        scores = softcap * np.tanh(scores / softcap)
     scores = sum(masks, scores)
     if is_causal:
         scores[..., np.tri(*scores.shape[-2:]) == 0] = -math.inf
@@ -117,6 +121,16 @@ def test_against_float64(case: str, where: Target) -> None:
     shape, is_causal, masked = CASES[case]
     operands = _operands(shape, masked)
     assert _error(_result(operands, where, is_causal), _expected(operands, is_causal)) <= 8e-6
+
+
+@pytest.mark.parametrize("case", ["causal, the last block begins earlier", "mask", "128 features, one query, masked"])
+@arrays
+def test_soft_caps(case: str, where: Target) -> None:
+    """Scores of up to 20 before a cap of 5, and masks that are added after it."""
+    shape, is_causal, masked = CASES[case]
+    operands = _operands(shape, masked, size=5.0)
+    options = (is_causal, None, 5.0)
+    assert _error(_result(operands, where, *options), _expected(operands, *options)) <= 8e-6
 
 
 @arrays
@@ -168,7 +182,7 @@ def test_views(where: Target) -> None:
     cache = generator.standard_normal((1, 90, 2, 64)).astype(ml_dtypes.bfloat16)
     views = [joint[:, :, 2:].swapaxes(1, 2), cache[:, :50].swapaxes(1, 2), cache[:, 20:70].swapaxes(1, 2)]
     bases = [joint, cache, cache]
-    task = data_task("attention", views, bases, 0.125, False)
+    task = data_task("attention", views, bases, 0.125, False, 0.0)
     offer = attention.claim(task, where)
     (result,) = simulate(task, offer, where, bases)
     assert _error(result, _expected(views)) <= 8e-6
@@ -250,15 +264,16 @@ def test_results_of_float32_fit_the_cores(features: int, where: Target) -> None:
         accepted(attention.claim(_task(operands), where._replace(float32="bfloat16")))
 
 
+@pytest.mark.parametrize("softcap", [0.0, 2.0])
 @pytest.mark.parametrize("device", ["sim:npu1?float32=bfloat16", "sim:npu2?float32=bfloat16"])
-def test_flash_attn_ext(device: str) -> None:
-    """GGML's op with a mask and slopes. The CPU's results are compared with GGML's in tests/ops."""
+def test_flash_attn_ext(device: str, softcap: float) -> None:
+    """GGML's op with a mask, slopes and a soft cap. The CPU's results are compared with GGML's in tests/ops."""
     generator = np.random.default_rng(2)
     shapes = ((1, 4, 260, 64), (1, 2, 50, 64), (1, 2, 50, 64), (1, 1, 260, 50))
     operands = [generator.standard_normal(shape).astype(np.float32) for shape in shapes]
 
     def compute() -> nt.Tensor:
-        return nt.flash_attn_ext(*map(nt.from_numpy, operands), scale=0.125, max_bias=8.0)
+        return nt.flash_attn_ext(*map(nt.from_numpy, operands), scale=0.125, max_bias=8.0, logit_softcap=softcap)
 
     with nt.default_device("cpu"):
         expected = compute().numpy()

@@ -35,8 +35,20 @@ struct AttentionTile {
 };
 
 // Words of a core's runtime parameter. SCALES are two bfloat16 numbers whose sum scales the scores. Only masks use
-// INVERSE_SCALE, and the last ones only exist if the cores of a column do not share the keys.
-enum AttentionWord { ROUNDS, BLOCKS, KEYS, SCALES, INVERSE_SCALE, FIRST_ROW, ROW_STEP, LAST_ROW, TURNS };
+// INVERSE_SCALE, and the last ones only exist if the cores of a column do not share the keys, or for a soft cap.
+// CAP_SCALES are for scores before it; SCALES are then for the capped ones.
+enum AttentionWord {
+    ROUNDS,
+    BLOCKS,
+    KEYS,
+    SCALES,
+    INVERSE_SCALE,
+    FIRST_ROW,
+    ROW_STEP,
+    LAST_ROW,
+    TURNS,
+    CAP_SCALES
+};
 // State of a core: the next strip to finish, the number of the next block, the round among those of a head, its first
 // row.
 enum AttentionState { STRIP, BLOCK, TURN, ROW };
@@ -73,9 +85,10 @@ inline void start_rows(float *__restrict mixed, int32 *__restrict tops, float *_
     }
 }
 
-// Begins the scores with the addends of a mask, so that they are right after the scaling. An object of the stream has
-// `keys` rows of features / 2 floats, of which the first `keys` belong to the block; its order is that of queries.
-template <typename Tile>
+// Begins the scores with the addends of a mask, so that they are right after the scaling, or adds them to capped scores.
+// An object of the stream has `keys` rows of features / 2 floats, of which the first `keys` belong to the block; its
+// order is that of queries.
+template <typename Tile, bool capped = false>
 inline void add_mask(const float *__restrict object, float *__restrict scores, const int32 *__restrict words,
                      int32 first, int32 to) {
     constexpr unsigned copied = Tile::rows < Tile::keys ? Tile::rows : Tile::keys;
@@ -89,8 +102,10 @@ inline void add_mask(const float *__restrict object, float *__restrict scores, c
                         aie::load_v<4>(object + ((column + j) / 4 * Tile::keys + first + row + i) * 4);
                     addends.template insert<4>(i * (Tile::T / 4) + j / 4, four);
                 }
-            const auto scaled = nt::mul(at_least(addends, MASKED), constant<Tile::lanes>(inverse));
-            aie::store_v(scores + Tile::place(Tile::keys, to + row, column), at_least(scaled, MASKED));
+            Float<Tile::lanes> scaled = nt::mul(at_least(addends, MASKED), constant<Tile::lanes>(inverse));
+            float *place = scores + Tile::place(Tile::keys, to + row, column);
+            if constexpr (capped) scaled = aie::add(scaled, aie::load_v<Tile::lanes>(place));
+            aie::store_v(place, at_least(scaled, MASKED));
         }
 }
 
@@ -111,6 +126,57 @@ inline V across(V v, Combine combine) {
 struct AttentionScale {
     bfloat16 high, low;
 };
+inline AttentionScale scale_in(int32 word) {
+    return {bfloat16(__builtin_bit_cast(float, word & ~0xffff)), bfloat16(__builtin_bit_cast(float, word << 16))};
+}
+
+// 2^(score * scale) as mantissa * 2^exponent, with an integer in the low bits of `exponent`, and |rest| <= 1/2.
+template <unsigned N>
+struct Power {
+    Sum<N> mantissa;
+    Int<N> exponent;
+    Bfloat<N> rest;
+};
+// The relative error is 2^-11 at most.
+template <unsigned N>
+inline Power<N> power_of_two(const Float<N> &score, const AttentionScale &scale) {
+    const auto parts = split<2>(score);
+    Sum<N> scaled = aie::mul(parts[1], scale.high);
+    scaled = aie::mac(scaled, parts[0], scale.low);
+    scaled = aie::mac(scaled, parts[0], scale.high);
+    const Sum<N> shifted = aie::add(scaled, constant_sum<N>(ROUNDER));
+    const Sum<N> rest = aie::sub(scaled, aie::sub(shifted, constant_sum<N>(ROUNDER)));
+    const Int<N> exponent = bits(value(shifted));
+    // 2^rest = 1 + rest (ln 2 + rest (c + rest d))
+    const Bfloat<N> lead = rest.template to_vector<bfloat16>();
+    const Bfloat<N> last = aie::msc(rest, lead, bfloat16(1.0f)).template to_vector<bfloat16>();
+    const Bfloat<N> bend =
+        aie::mac(constant_sum<N>(0.2422f), lead, bfloat16(0.054931640625f)).template to_vector<bfloat16>();
+    const Bfloat<N> slope = aie::mac(constant_sum<N>(0.00189375f), lead, bend).template to_vector<bfloat16>();
+    const Sum<N> power = aie::mac(constant_sum<N>(1.0f), last, bfloat16(0.69140625f));
+    return {aie::mac(aie::mac(power, lead, slope), lead, bfloat16(0.69140625f)), exponent, lead};
+}
+
+// Soft cap: 1 / (1 + 2^(-|score| scale)) - 1/2 with the sign of the score, which is tanh(|score| scale ln(2) / 2) / 2.
+// NaN for a score that is infinite or NaN.
+inline void cap_scores(float *__restrict scores, unsigned count, const AttentionScale &scale) {
+    constexpr unsigned N = 16;
+    for (unsigned i = 0; i < count; i += N) {
+        const Float<N> score = aie::load_v<N>(scores + i);
+        const auto [mantissa, exponent, rest] =
+            power_of_two(from_bits(aie::bit_or(SIGN_BIT, bits(score))), scale);
+        const Int<N> places = aie::upshift(aie::max(exponent, ROUNDER_BITS - 64), 23);
+        const Float<N> power = from_bits(aie::add(bits(value(mantissa)), places));
+        const auto sum = split<2>(aie::add(power, constant<N>(1.0f)));
+        const Bfloat<N> inverse = reciprocal_estimate(sum[0], 1.0f);
+        const Bfloat<N> miss =
+            remainder(constant_sum<N>(1.0f), sum, Split<1, N>{{inverse}}).template to_vector<bfloat16>();
+        const Sum<N> coarse = aie::mac(constant_sum<N>(-0.5f), inverse, bfloat16(1.0f));
+        const Int<N> capped = aie::bit_or(bits(value(aie::mac(coarse, inverse, miss))), sign(score));
+        const auto undefined = aie::ge(magnitude(score), INFINITY_BITS);
+        aie::store_v(scores + i, from_bits(aie::select(capped, NAN_BITS, undefined)));
+    }
+}
 
 // Keys that the rows of a group may attend to, counted from the first key of a vector: columns from `first` to `last`,
 // and up to the diagonal.
@@ -143,25 +209,11 @@ struct Weights {
 };
 
 // Weights 2^(score * scale - top), and running sums and maxima of exponents. A score that is infinite or NaN makes the
-// sum NaN. The relative error of the power is 2^-11 at most before it is rounded.
+// sum NaN.
 template <bool masked, unsigned T, unsigned N>
 inline void weigh(const Float<N> &score, const AttentionScale &scale, const Int<N> &top, const Span &span,
                   Weights<N> &result) {
-    const auto parts = split<2>(score);
-    Sum<N> scaled = aie::mul(parts[1], scale.high);
-    scaled = aie::mac(scaled, parts[0], scale.low);
-    scaled = aie::mac(scaled, parts[0], scale.high);
-    const Sum<N> shifted = aie::add(scaled, constant_sum<N>(ROUNDER));
-    const Sum<N> rest = aie::sub(scaled, aie::sub(shifted, constant_sum<N>(ROUNDER)));
-    Int<N> exponent = bits(value(shifted));
-    // 2^rest = 1 + rest (ln 2 + rest (c + rest d))
-    Bfloat<N> lead = rest.template to_vector<bfloat16>();
-    const Bfloat<N> last = aie::msc(rest, lead, bfloat16(1.0f)).template to_vector<bfloat16>();
-    const Bfloat<N> bend =
-        aie::mac(constant_sum<N>(0.2422f), lead, bfloat16(0.054931640625f)).template to_vector<bfloat16>();
-    const Bfloat<N> slope = aie::mac(constant_sum<N>(0.00189375f), lead, bend).template to_vector<bfloat16>();
-    Sum<N> power = aie::mac(constant_sum<N>(1.0f), last, bfloat16(0.69140625f));
-    power = aie::mac(aie::mac(power, lead, slope), lead, bfloat16(0.69140625f));
+    auto [power, exponent, lead] = power_of_two(score, scale);
     if constexpr (masked) {
         const auto excluded = outside<T, N>(span);
         exponent = aie::select(exponent, 0, excluded);
@@ -267,29 +319,43 @@ inline void leave_sums(const float *__restrict mixed, const int32 *__restrict to
     for (unsigned i = 0; i < lanes; i += 16) aie::store_v(object + i, from_bits(aie::load_v<16>(tops + i)));
 }
 
-// True if no row attends to the block of the last call of `score`.
+// True if no row attends to the block of the last call of `multiply_keys`.
 template <typename Tile>
 inline bool skipped(const int32 *state) {
     return (state[BLOCK] - 1) * static_cast<int32>(Tile::keys) >= state[ROW] + static_cast<int32>(Tile::rows);
 }
 
-// The weights of all rows for a block of keys whose scores have begun. core: the number of the core in its column.
+// Adds the products of all rows with the next block of keys to their scores, which have begun.
 template <typename Tile>
-inline void score(const bfloat16 *__restrict queries, const bfloat16 *__restrict keys, float *__restrict scores,
-                  bfloat16 *__restrict weights, int32 *__restrict tops, float *__restrict totals,
-                  float *__restrict mixed, int32 *__restrict state, const int32 *__restrict words, int32 core) {
-    constexpr unsigned N = Tile::lanes, T = Tile::T;
-    constexpr int32 width = Tile::keys, step = Tile::round_keys;
-    // The last blocks begin earlier if there are not enough keys, and repeat some.
-    const int32 begin = state[BLOCK]++ * step, end = words[KEYS], own = Tile::splits ? core * width : 0;
+inline void multiply_keys(const bfloat16 *__restrict queries, const bfloat16 *__restrict keys,
+                          float *__restrict scores, int32 *__restrict state) {
+    ++state[BLOCK];
     if (skipped<Tile>(state)) return;
     int32 cursor = 0;
     for (unsigned row = 0; row < Tile::rows; row += Tile::strip)
         multiply<typename Tile::Scores>(queries + row * Tile::features, keys, scores, &cursor);
-    const AttentionScale scale{bfloat16(__builtin_bit_cast(float, words[SCALES] & ~0xffff)),
-                               bfloat16(__builtin_bit_cast(float, words[SCALES] << 16))};
+}
+
+// The soft cap of all rows for the block of keys.
+template <typename Tile>
+inline void cap_block(float *__restrict scores, const int32 *__restrict state, const int32 *__restrict words) {
+    if (!skipped<Tile>(state)) cap_scores(scores, Tile::rows * Tile::keys, scale_in(words[CAP_SCALES]));
+}
+
+// The weights of all rows for the block of keys. core: the number of the core in its column. `brief` code does not gain
+// from blocks without masked scores.
+template <typename Tile, bool brief = false>
+inline void weigh_block(float *__restrict scores, bfloat16 *__restrict weights, int32 *__restrict tops,
+                        float *__restrict totals, float *__restrict mixed, const int32 *__restrict state,
+                        const int32 *__restrict words, int32 core) {
+    constexpr unsigned N = Tile::lanes, T = Tile::T;
+    constexpr int32 width = Tile::keys, step = Tile::round_keys;
+    if (skipped<Tile>(state)) return;
+    // The last blocks begin earlier if there are not enough keys, and repeat some.
+    const int32 begin = (state[BLOCK] - 1) * step, end = words[KEYS], own = Tile::splits ? core * width : 0;
+    const AttentionScale scale = scale_in(words[SCALES]);
     const int32 start = (begin + step <= end ? begin : end < step ? 0 : end - step) + own;
-    const bool whole = begin <= start && start + width <= end && start + width <= state[ROW] + 1;
+    const bool whole = !brief && begin <= start && start + width <= end && start + width <= state[ROW] + 1;
     for (unsigned row = 0; row < Tile::rows; row += Tile::group) {
         const Span span{begin - start, end - 1 - start, state[ROW] + static_cast<int32>(row) - start};
         const auto weighed = [&] {
@@ -306,6 +372,15 @@ inline void score(const bfloat16 *__restrict queries, const bfloat16 *__restrict
         }
         aie::store_v(totals + row * T, value(found.total));
     }
+}
+
+// Both, without a soft cap.
+template <typename Tile>
+inline void score(const bfloat16 *__restrict queries, const bfloat16 *__restrict keys, float *__restrict scores,
+                  bfloat16 *__restrict weights, int32 *__restrict tops, float *__restrict totals,
+                  float *__restrict mixed, int32 *__restrict state, const int32 *__restrict words, int32 core) {
+    multiply_keys<Tile>(queries, keys, scores, state);
+    weigh_block<Tile>(scores, weights, tops, totals, mixed, state, words, core);
 }
 
 // Adds the products of weights and values.

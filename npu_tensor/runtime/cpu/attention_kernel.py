@@ -632,6 +632,8 @@ def attention_kernel(processor: Processor, task: Task) -> AttentionKernel | Grad
     _, key, value, *_ = map(_layout, task.tensors[2:] if is_backward else task.tensors)
     if key.shape[3] + value.shape[3] > MOST_FEATURES:
         return Refusal(f"compiled for at most {MOST_FEATURES} features of a key and a value")
+    if task.attributes.get("softcap"):
+        return Refusal("compiled without a soft cap")
     return (GradientKernel if is_backward else AttentionKernel)(processor, task)
 
 

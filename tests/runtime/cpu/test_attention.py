@@ -378,6 +378,26 @@ def test_gradient_of_a_mask() -> None:
     np.testing.assert_allclose(nt.grad(loss)(nt.from_numpy(mask)).numpy(), tensor.grad.numpy(), rtol=1e-4, atol=1e-5)
 
 
+def test_a_soft_cap_and_its_gradients() -> None:
+    """Computed with NumPy: the compiled kernel has none."""
+    arrays = [normal(1, heads, 20, 4, seed=seed) for seed, heads in enumerate((4, 2, 2))]
+    arrays.append(normal(1, 1, 20, 20, seed=3))
+    tensors = [torch.tensor(each).double().requires_grad_() for each in arrays]
+    query, key, value, mask = tensors
+    key, value = (each.repeat_interleave(2, 1) for each in (key, value))
+    scores = 2 * torch.tanh(query @ key.mT * 0.5 / 2) + mask
+    mixed = (scores.softmax(-1) @ value).transpose(1, 2)
+    (mixed**2).sum().backward()
+    own = [nt.from_numpy(each).requires_grad_() for each in arrays]
+    ours = ops.attention(*own, scale=0.5, softcap=2.0)
+    np.testing.assert_allclose(ours.detach().numpy(), mixed.detach().numpy(), rtol=1e-5, atol=1e-5)
+    (ours**2).sum().backward()
+    for each, right in zip(own, tensors, strict=True):
+        assert each.grad is not None
+        assert right.grad is not None
+        np.testing.assert_allclose(each.grad.numpy(), right.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("max_bias", [0.0, 8.0])
 @pytest.mark.parametrize("shape", [(20, 30), (1, 4, 24, 30), (2, 1, 20, 30)], ids=str)
 def test_flash_attention_of_ggml(shape: tuple[int, ...], max_bias: float) -> None:
