@@ -150,7 +150,7 @@ def _gated_network(rng: np.random.Generator) -> list[Tensor]:
     )
     y = nt.rms_norm(x, (576,), scale, 1e-5)
     x = nt.linear(nt.linear(y, gate).silu() * nt.linear(y, up), down) + x
-    return [nt.rms_norm(x, (576,), scale, 1e-5)]
+    return [x, nt.rms_norm(nt.linear(nt.linear(x, up), down), (576,), scale, 1e-5)]
 
 
 def _convolution(rng: np.random.Generator) -> list[Tensor]:
