@@ -57,7 +57,8 @@ class Structure(NamedTuple):
 
     def values(self) -> list[Any]:
         """Return the values of all items: those of the leaves, and None for the nodes."""
-        return [*(leaf.value if isinstance(leaf, Node) else leaf for leaf in self.leaves), *[None] * len(self.nodes)]
+        values = [leaf.value if isinstance(leaf, Node) else leaf for leaf in self.leaves]
+        return values + [None] * len(self.nodes)
 
 
 _by_order = attrgetter("order")
