@@ -25,8 +25,8 @@ struct Blocks {
     static constexpr unsigned bytes = lanes * (numbers * sizeof(bfloat16) + codes);
 };
 
-// What a core reads in a run: further objects with x, units of its channel, objects per unit, rows of x, and blocks in
-// a row of weights. For a row op: further objects with both rows, 1, 0, units of its channel, and the word of the run.
+// Words of a run: further objects with x, units of the core's channel, objects per unit, rows of x, and blocks in a row
+// of weights. For a row op: further objects with both rows, 1, 0, units of the channel, and the word of the run.
 enum Extent { MORE_OBJECTS, UNITS, UNIT_OBJECTS, TOKENS, ROW_BLOCKS };
 
 // Ops on two rows of numbers between products, which take turns with them.
