@@ -427,7 +427,8 @@ def _rounding(program: Program, number: int) -> PrimitiveForm | None:
         if bound is None or np.isnan(bound):
             break
         low, high = (max(least, bound), most) if primitive == "maximum" else (least, min(most, bound))
-        if low > high or not (low.is_integer() and high.is_integer()):
+        # The function returns 0 for NaN.
+        if not (low <= 0 <= high and low.is_integer() and high.is_integer()):
             break
         least, most, x = low, high, clipped
     return PrimitiveForm(name, x, x, most, least) if is_rounded else None

@@ -42,7 +42,7 @@ def test_divisors_of_one_or_more_take_half_the_work() -> None:
 
 @pytest.mark.parametrize("swapped", [False, True])
 def test_rounding_to_narrow_integers_is_one_function(swapped: bool) -> None:
-    """The function has bounds, those of the type or narrower ones, on both sides of the rounding."""
+    """The function has bounds, those of the type or narrower ones, on both sides of the rounding, and NaN is 0."""
 
     def text(low: float, high: float) -> str:
         def formula(a: Any) -> Any:
@@ -57,6 +57,8 @@ def test_rounding_to_narrow_integers_is_one_function(swapped: bool) -> None:
     assert text(-127, 127).splitlines()[1:] == ["const auto v6 = nt::rounded<int8>(v0, -127.0f, 127.0f);"]
     assert "nt::maximum" in text(-0.5, 127)
     assert "nt::maximum" in text(200, 300)
+    assert "nt::maximum" in text(5, 127)
+    assert "nt::minimum" in text(-127, -1)
 
 
 @pytest.mark.parametrize(
