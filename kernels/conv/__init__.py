@@ -173,7 +173,8 @@ def _offer(
     problem = problem._replace(read=math.gcd(problem.channels, problem.most_read))
     if problem.channels // problem.read > ITERATIONS:
         most = problem.most_read
-        problem = problem._replace(channels=-(-problem.channels // most) * most, read=most)
+        unit = math.lcm(most, math.prod(fold))
+        problem = problem._replace(channels=-(-problem.channels // unit) * unit, read=most)
     if problem.channels // problem.read > ITERATIONS:
         return Refusal(f"conv_2d: {problem.channels} channels; {ITERATIONS * problem.most_read} are the most")
     # A core needs the channels of one group only, which the host does not pad.

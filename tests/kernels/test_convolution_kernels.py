@@ -72,6 +72,7 @@ CASES = {
     "3x3, several boxes and images": Case(3, 16, (33, 21), 24, (3, 3), padding=(1, 1)),
     "3 channels, 7x7": Case(2, 3, (27, 31), 20, (7, 7), (2, 2), (3, 3), bias=True),
     "3 channels, 7x7, skipped pixels that become channels": Case(1, 3, (28, 32), 20, (7, 7), (2, 2), (3, 3)),
+    "joined pixels, whose channels become whole objects": Case(1, 132, (9, 8), 16, (3, 2), (3, 2)),
     "5x5, objects with a part of the channels": Case(1, 40, (13, 11), 70, (5, 5), padding=(2, 2), bias=True),
     "1x1, skipped pixels": Case(1, 64, (15, 18), 32, (1, 1), (2, 2)),
     "1x1 with a border": Case(2, 8, (9, 7), 16, (1, 1), padding=(1, 2)),
