@@ -165,8 +165,9 @@ inline void cap_scores(float *__restrict scores, unsigned count, const Attention
         const Float<N> score = aie::load_v<N>(scores + i);
         const auto [mantissa, exponent, rest] =
             power_of_two(from_bits(aie::bit_or(SIGN_BIT, bits(score))), scale);
-        const Int<N> places = aie::upshift(aie::max(exponent, ROUNDER_BITS - 64), 23);
-        const Float<N> power = from_bits(aie::add(bits(value(mantissa)), places));
+        // Far below, the rest can be large and the mantissa wrong.
+        const Int<N> found = aie::add(bits(value(mantissa)), aie::upshift(exponent, 23));
+        const Float<N> power = from_bits(aie::select(found, 0, aie::lt(exponent, ROUNDER_BITS - 64)));
         const auto sum = split<2>(aie::add(power, constant<N>(1.0f)));
         const Bfloat<N> inverse = reciprocal_estimate(sum[0], 1.0f);
         const Bfloat<N> miss =
