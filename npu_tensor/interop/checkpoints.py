@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import pickletools
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -91,23 +92,35 @@ def read_torch_checkpoint(archive: MappedArchive) -> Any:
     order = f"{root}/byteorder"
     if order in archive.names and archive.verified(order) != b"little":
         raise ArgumentError("its bytes are in big-endian order")
-    value = _Unpickler(io.BytesIO(archive.verified(name))).load()
-    tensors: dict[_Stored, Tensor] = {}
+    pickled = archive.verified(name)
+    _require_small_memo(pickled)
+    value = _Unpickler(io.BytesIO(pickled)).load()
+    parts: dict[int, Any] = {}  # by id, so that a part that is stored once is built once
 
     def built(part: Any) -> Any:
+        if id(part) not in parts:
+            parts[id(part)] = build(part)
+        return parts[id(part)]
+
+    def build(part: Any) -> Any:
         if isinstance(part, _Stored):
-            if part not in tensors:
-                tensors[part] = part.tensor(archive, root)
-            return tensors[part]
+            return part.tensor(archive, root)
         if isinstance(part, _Weight):
             return Parameter(built(part.stored), bool(part.requires_grad))
         if isinstance(part, _Dtype):
             return as_dtype(part.name)
         if isinstance(part, dict):
-            return {key: built(each) for key, each in part.items()}
+            return {built(key): built(each) for key, each in part.items()}
         return type(part)(map(built, part)) if isinstance(part, (list, tuple)) else part
 
     return built(value)
+
+
+def _require_small_memo(pickled: bytes) -> None:
+    """Raise ValueError if an index into the memo, which is as long as its largest index, exceeds the pickle."""
+    for opcode, argument, _ in pickletools.genops(pickled):
+        if opcode.name in ("PUT", "LONG_BINPUT") and (argument or 0) > len(pickled):
+            raise ValueError(f"the index {argument} into the memo of a pickle of {len(pickled)} bytes")
 
 
 def _plain(value: Any) -> Any:
@@ -158,8 +171,19 @@ class _Weight(NamedTuple):
 class _MakeStored:
     __slots__ = ()
 
-    def __call__(self, storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> _Stored:
+    def __call__(
+        self, storage: Any, offset: Any, shape: Any, strides: Any, _grad: Any, _hooks: Any, bits: Any = None
+    ) -> _Stored:
+        if bits:  # such as "neg", which a part of a conjugate has
+            raise ArgumentError("PyTorch has not negated a tensor in it yet; save tensor.resolve_neg() instead")
         return _Stored(storage, offset, shape, strides)
+
+
+class _MakeDevice:
+    __slots__ = ()
+
+    def __call__(self, *parts: Any) -> str:
+        return ":".join(map(str, parts))
 
 
 class _MakeWeight:
@@ -172,7 +196,7 @@ class _MakeWeight:
 _GLOBALS: Final[Mapping[tuple[str, str], Any]] = {
     ("collections", "OrderedDict"): OrderedDict,
     ("torch", "Size"): tuple,
-    ("torch", "device"): str,
+    ("torch", "device"): _MakeDevice(),
     ("torch._utils", "_rebuild_tensor_v2"): _MakeStored(),
     ("torch._utils", "_rebuild_parameter"): _MakeWeight(),
     **{("torch", name): _Dtype(dtype) for name, dtype in _STORAGES.items()},

@@ -121,10 +121,16 @@ def checkpoint() -> dict[str, Any]:
 def test_checkpoints_of_pytorch(tmp_path: Path) -> None:
     expected = checkpoint()
     torch = pytest.importorskip("torch")
-    torch.save(expected | {"shape": torch.ones(2, 3).shape, "device": torch.device("cpu")}, tmp_path / "checkpoint.pt")
+    others = {
+        "shape": torch.ones(2, 3).shape,
+        "devices": [torch.device("cpu"), torch.device("cuda", 1)],
+        torch.float32: torch.int8,
+    }
+    torch.save(expected | others, tmp_path / "checkpoint.pt")
     loaded = nt.load(tmp_path / "checkpoint.pt")
     assert loaded.pop("shape") == (2, 3)
-    assert loaded.pop("device") == "cpu"
+    assert loaded.pop("devices") == ["cpu", "cuda:1"]
+    assert loaded.pop(nt.float32) is nt.int8
     assert equal(loaded, expected)
     assert isinstance(loaded["weight"], nn.Parameter)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
@@ -132,19 +138,34 @@ def test_checkpoints_of_pytorch(tmp_path: Path) -> None:
     nt.optim.Adam(model.parameters()).load_state_dict(loaded["optimizer"])
 
 
-def test_tensors_that_pytorch_stores_once_are_one(tmp_path: Path) -> None:
+def test_values_that_pytorch_stores_once_are_one(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch, which writes the files, cannot be imported")
-    weight = torch.ones(2)
-    torch.save({"a": weight, "b": [weight]}, tmp_path / "tied.pt")
+    weights = [torch.ones(2), torch.nn.Parameter(torch.ones(2))]
+    nested: list[Any] = weights
+    for _ in range(50):
+        nested = [nested, nested]  # 2**50 lists if each is built again
+    torch.save({"a": weights, "b": [*weights], "nested": nested}, tmp_path / "tied.pt")
     loaded = nt.load(tmp_path / "tied.pt")
-    assert loaded["a"] is loaded["b"][0]
+    assert all(one is other for one, other in zip(loaded["a"], loaded["b"], strict=True))
+    assert loaded["nested"][0] is loaded["nested"][1]
+
+
+def test_tensors_that_are_still_to_be_negated_are_errors(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch, which writes the files, cannot be imported")
+    imaginary = torch.tensor([1 + 2j]).conj().imag
+    torch.save([imaginary.resolve_neg()], tmp_path / "checkpoint.pt")
+    assert nt.load(tmp_path / "checkpoint.pt")[0].tolist() == [-2]
+    torch.save([imaginary], tmp_path / "checkpoint.pt")
+    with pytest.raises(nt.ArgumentError, match="resolve_neg"):
+        nt.load(tmp_path / "checkpoint.pt")
 
 
 def archive_of(pickled: bytes) -> io.BytesIO:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("archive/data.pkl", pickled)
-        archive.writestr("archive/data/0", bytes(64))
+        for key in range(2):
+            archive.writestr(f"archive/data/{key}", bytes(64))
     file.seek(0)
     return file
 
@@ -162,6 +183,8 @@ class Runs:
         pytest.param(b"ctorch\nFloatStorage\n(dVx\nI1\nsb.", "cannot be loaded", id="attribute of a dtype"),
         pytest.param(b"ctorch._utils\n_rebuild_tensor_v2\n(dVx\nI1\nsb.", "cannot be loaded", id="of a function"),
         pytest.param(b"ccollections\nOrderedDict\n(N(dVx\nI1\nstb.", "cannot be loaded", id="of a class"),
+        pytest.param(b"]r\xff\xff\xff\x00.", "the index 16777215", id="memo"),
+        pytest.param(b"]p16777215\n.", "the index 16777215", id="memo by text"),
     ],
 )
 def test_pickles_can_build_and_change_nothing_else(pickled: bytes, message: str) -> None:
@@ -175,6 +198,7 @@ def test_damaged_pickles_are_errors() -> None:
     torch.save({"a": torch.ones(4, 4), "b": [torch.nn.Parameter(torch.ones(2)), 1, "x"]}, file)
     with zipfile.ZipFile(file) as archive:
         pickled = archive.read("archive/data.pkl")
+    assert nt.load(archive_of(pickled))["a"].shape == (4, 4)
     generator = random.Random(0)
     failed = 0
     for _ in range(2000):
