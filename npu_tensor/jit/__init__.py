@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast,
 from npu_tensor._util.cache_sizes import CAPTURES
 from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import ArgumentError, CaptureError
-from npu_tensor.graph.history import GradMode, active, grad_mode
+from npu_tensor.graph.history import GradMode, grad_mode
 from npu_tensor.graph.nodes import PLACEHOLDER, Data
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.graph.tracing import current_watch, watches
@@ -145,7 +145,7 @@ class Jitted(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         # The hot path: the signature of the latest call again, positional tensors only, no capture in any thread.
         recorded, replay = self._latest
-        if not (kwargs or watches) and (not active or recorded == grad_mode.enabled):
+        if recorded == grad_mode.enabled and not (kwargs or watches):
             try:
                 result = replay(args)  # type: ignore[arg-type]
             except AttributeError:  # An argument is not a Tensor.

@@ -413,3 +413,12 @@ def test_calls_with_and_without_gradients_alternate() -> None:
     captured = nt.jit(cubed)
     assert program(nt, captured) == program(torch, cubed)
     assert captured.captures == 2  # with gradients enabled, and without
+
+
+def test_a_function_that_reads_the_mode_of_gradients() -> None:
+    """Without leaves, replays are the same in both modes for all other functions."""
+    captured = nt.jit(lambda x: x * 2 if nt.is_grad_enabled() else x * 3)
+    for _ in range(3):
+        assert captured(nt.ones(1)).item() == 2
+        with nt.no_grad():
+            assert captured(nt.ones(1)).item() == 3
