@@ -97,7 +97,7 @@ class AttentionTiles(NamedTuple):
     @property
     def words(self) -> ObjectType:
         """Type of a core's runtime parameter, whole vectors of 16 bytes; see nt/attention.hpp."""
-        return ObjectType("int32", (4 + 4 * self.masked if self.splits and not self.capped else 12,))
+        return ObjectType("int32", (4 + 4 * (self.masked or self.capped) if self.splits else 12,))
 
     @property
     def mask_row(self) -> int:
@@ -217,34 +217,11 @@ def _source(tiles: AttentionTiles) -> Source:
     result = C_TYPES[tiles.result]
     shape = f"{r}, {s}, {t}, {rows}, {columns}, {tiles.rows}, {tiles.keys}, {tiles.features}"
     begin = "" if tiles.masked and not tiles.capped else "    nt::clear_sums<Tile::Scores>(scores);\n"
-    scoring = f"""
-extern "C" void nt_attention_score(const bfloat16 *queries, const bfloat16 *keys, float *scores, bfloat16 *weights,
-                                   int32 *tops, float *totals, float *mixed, int32 *state, const int32 *words,
-                                   int32 core) {{
-    aie::set_rounding(aie::rounding_mode::conv_even);
-{begin}    nt::score<Tile>(queries, keys, scores, weights, tops, totals, mixed, state, words, core);
-}}
-"""
-    if tiles.capped:
-        scoring = f"""
-extern "C" void nt_attention_score(const bfloat16 *queries, const bfloat16 *keys, float *scores, int32 *state,
-                                   const int32 *words) {{
-    aie::set_rounding(aie::rounding_mode::conv_even);
-{begin}    nt::multiply_keys<Tile>(queries, keys, scores, state);
-    nt::cap_block<Tile>(scores, state, words);
-}}
-
-extern "C" void nt_attention_weigh(float *scores, bfloat16 *weights, int32 *tops, float *totals, float *mixed,
-                                   int32 *state, const int32 *words, int32 core) {{
-    aie::set_rounding(aie::rounding_mode::conv_even);
-    nt::weigh_block<Tile, true>(scores, weights, tops, totals, mixed, state, words, core);
-}}
-"""
     text = f"""{BLOCK_FLOATS if tiles.operand == "bfp16" else ""}#include <aie_api/aie.hpp>
 
 #include "nt/attention.hpp"
 
-using Tile = nt::AttentionTile<{shape}, {str(tiles.splits).lower()}>;
+using Tile = nt::AttentionTile<{shape}, {str(tiles.splits).lower()}, {str(tiles.capped).lower()}>;
 
 extern "C" void nt_attention_keep(const bfloat16 *object, bfloat16 *queries, int32 first, int32 to) {{
     nt::keep_queries<Tile>(object, queries, first, to);
@@ -254,7 +231,19 @@ extern "C" void nt_attention_start(float *mixed, int32 *tops, float *totals, int
                                    const int32 *words) {{
     nt::start_rows<Tile>(mixed, tops, totals, state, words);
 }}
-{scoring}
+
+extern "C" void nt_attention_score(const bfloat16 *queries, const bfloat16 *keys, float *scores, int32 *state,
+                                   const int32 *words) {{
+    aie::set_rounding(aie::rounding_mode::conv_even);
+{begin}    nt::score<Tile>(queries, keys, scores, state, words);
+}}
+
+extern "C" void nt_attention_weigh(float *scores, bfloat16 *weights, int32 *tops, float *totals, float *mixed,
+                                   int32 *state, const int32 *words, int32 core) {{
+    aie::set_rounding(aie::rounding_mode::conv_even);
+    nt::weigh_block<Tile>(scores, weights, tops, totals, mixed, state, words, core);
+}}
+
 extern "C" void nt_attention_mix(const bfloat16 *weights, const bfloat16 *values, float *mixed,
                                  const int32 *state) {{
     nt::mix<Tile>(weights, values, mixed, state);
@@ -277,12 +266,11 @@ extern "C" void nt_attention_merge(const float *object, float *mixed, int32 *top
 }
 """
     if tiles.masked:
-        tile = "Tile, true" if tiles.capped else "Tile"
-        text += f"""
-extern "C" void nt_attention_mask(const bfloat16 *object, float *scores, const int32 *words, int32 first, int32 to) {{
+        text += """
+extern "C" void nt_attention_mask(const bfloat16 *object, float *scores, const int32 *words, int32 first, int32 to) {
     aie::set_rounding(aie::rounding_mode::conv_even);
-    nt::add_mask<{tile}>(reinterpret_cast<const float *>(object), scores, words, first, to);
-}}
+    nt::add_mask<Tile>(reinterpret_cast<const float *>(object), scores, words, first, to);
+}
 """
     return Source("nt_attention", text)
 
@@ -344,7 +332,6 @@ def configuration(tiles: AttentionTiles) -> Configuration:
             elif tiles.masked:
                 own_rows(lambda block, first, to: run("mask", block, "scores", words, first, to))
 
-        weighing = ("weights", "tops", "totals", "mixed", "state", words, core)
         v.acquire(1)  # The words can be read from here on.
         v.release(1)
         for _ in range_(words[ROUNDS]):
@@ -353,11 +340,10 @@ def configuration(tiles: AttentionTiles) -> Configuration:
             for _ in range_(words[BLOCKS]):
                 if not tiles.capped:
                     add_mask()
-                    own_block(k, lambda block: run("score", "queries", block, "scores", *weighing))
-                else:
-                    own_block(k, lambda block: run("score", "queries", block, "scores", "state", words))
+                own_block(k, lambda block: run("score", "queries", block, "scores", "state", words))
+                if tiles.capped:
                     add_mask()
-                    run("weigh", "scores", *weighing)
+                run("weigh", *list(types)[2:6], "mixed", "state", words, core)
                 own_block(v, lambda block: run("mix", "weights", block, "mixed", "state"))
             if before:
                 run("merge", before.acquire(1), "mixed", "tops", "totals")
@@ -410,21 +396,20 @@ def _functions(builder: Builder, tiles: AttentionTiles) -> dict[str, Any]:
     weighing = rows // 4 * function("attention_weigh", arch).loop(keys // 8)
     copied = min(rows, keys) * features * 2 // 32
     finishing = function("attention_finish", arch).loop(-(-features // 64))
-    multiplying = strips * multiply_cycles(of_keys, keys, features)
+    scoring = strips * multiply_cycles(of_keys, keys, features)
     if tiles.capped or not tiles.masked:
-        multiplying += clear_cycles(of_keys, rows, keys)
-    weighed: list[ObjectType | str] = [scores, weights, tops, totals, mixed, state, words, "int32"]
+        scoring += clear_cycles(of_keys, rows, keys)
+    if tiles.capped:
+        scoring += function("attention_cap", arch).loop(rows * keys // 16)
+    weighing_bytes = WEIGH_BYTES - BRIEF_BYTES * tiles.capped
     declared: dict[str, tuple[list[ObjectType | str], Any, int]] = {
         "keep": ([block, queries, "int32", "int32"], copied, 256),
         "start": ([mixed, tops, totals, state, words], clear_cycles(of_keys, rows, features), 512),
-        "score": ([queries, block, *weighed], multiplying + weighing, WEIGH_BYTES + MULTIPLY_BYTES),
+        "score": ([queries, block, scores, state, words], scoring, MULTIPLY_BYTES + CAP_BYTES * tiles.capped),
+        "weigh": ([scores, weights, tops, totals, mixed, state, words, "int32"], weighing, weighing_bytes),
         "mix": ([weights, block, mixed, state], strips * multiply_cycles(of_values, features, keys), MULTIPLY_BYTES),
         "finish": ([mixed, totals, result, state], finishing, 1024),
     }
-    if tiles.capped:
-        capping, operands = function("attention_cap", arch).loop(rows * keys // 16), [queries, block, scores]
-        declared["score"] = ([*operands, state, words], multiplying + capping, CAP_BYTES + MULTIPLY_BYTES)
-        declared["weigh"] = (weighed, weighing, WEIGH_BYTES - BRIEF_BYTES)
     if tiles.splits:
         sums, lanes = _sums_type(tiles), -(-features // 64)
         merging = strips * function("attention_merge", arch).loop(lanes)
@@ -454,13 +439,12 @@ def design(problem: AttentionProblem, operands: AttentionOperands) -> Design:
     return _Sequence(problem, operands).build()
 
 
-def _scale(factor: float) -> list[int]:
-    """Return a factor to powers of two in two parts of one word, and the inverse of the factor."""
+def _scales(factor: float) -> int:
+    """Return a factor to powers of two as a word: two bfloat16 numbers whose sum it is."""
     scale = np.float32(factor * np.log2(np.e))
     high = ml_dtypes.bfloat16(scale)
     low = ml_dtypes.bfloat16(scale - np.float32(high))
-    inverse = np.array(1 / factor, np.float32)
-    return [int(np.array([low, high]).view(np.int32)[0]), int(inverse.view(np.int32))]
+    return int(np.array([low, high]).view(np.int32)[0])
 
 
 class _Sequence:
@@ -482,12 +466,13 @@ class _Sequence:
         for number, parameter in enumerate(shared.parameters):
             self.builder.write(parameter, self._words(*divmod(number, CORES)))
         pipeline(self.builder, self._groups(), 1 if problem.tiles.masked or len(problem.runs) > 1 else QUEUE_DEPTH // 2)
-        # Blocks that no row of a core attends to pass by at the rate of the stream.
-        passing = problem.tiles.keys * problem.tiles.features * 2 // STREAM_BYTES_PER_CYCLE // 2
+        # Blocks that no row of a core attends to pass by at the rate of the stream, and have no weights.
+        stream = problem.tiles.keys * problem.tiles.features * 2 // STREAM_BYTES_PER_CYCLE // 2
+        passing = {"nt_attention_score": stream, "nt_attention_weigh": 0, "nt_attention_mix": stream}
         cycles = {
-            each.symbol: int(problem.attended * each.cycles + (1 - problem.attended) * passing)
+            each.symbol: int(problem.attended * each.cycles + (1 - problem.attended) * passing[each.symbol])
             for each in shared.functions
-            if each.symbol in ("nt_attention_score", "nt_attention_weigh", "nt_attention_mix")
+            if each.symbol in passing
         }
         return self.builder.build(cycles)
 
@@ -497,9 +482,11 @@ class _Sequence:
         if problem.is_causal:
             first, last = (start + core * tiles.rows for start in (starts[0], starts[-1]))
             step = problem.tile_columns * tiles.round_rows
-        rounds, factor = len(problem.units(column)) * len(starts), 2 * problem.softcap or problem.scale
-        words = [rounds, problem.blocks, problem.keys, *_scale(factor), first, step, last, len(starts)]
-        words += _scale(4 * problem.scale / factor)[:1] if tiles.capped else [0]
+        factor = 2 * problem.softcap or problem.scale  # Capped scores are halves of hyperbolic tangents.
+        inverse = int(np.array(1 / factor, np.float32).view(np.int32))
+        cap = _scales(2 * problem.scale / problem.softcap) if problem.softcap else 0
+        rounds = len(problem.units(column)) * len(starts)
+        words = [rounds, problem.blocks, problem.keys, _scales(factor), inverse, cap, first, step, last, len(starts)]
         return [*words, 0, 0][: tiles.words.elements]
 
     def _groups(self) -> Iterator[list[Step]]:

@@ -111,7 +111,8 @@ alignas(64) unsigned char memory[8][1 << 15];
 template <typename T>
 T *at(unsigned number) { return reinterpret_cast<T *>(memory[number]); }
 template <unsigned keys, unsigned features = 64>
-using Attention = nt::AttentionTile<4, 8, nt_host::AIE2 ? 4 : 8, 4, nt_host::AIE2 ? 4 : 2, 16, keys, features, true>;
+using Attention = nt::AttentionTile<4, 8, nt_host::AIE2 ? 4 : 8, 4, nt_host::AIE2 ? 4 : 2, 16, keys, features, true,
+                                    false>;
 template <unsigned kernel, unsigned width = 4>
 using Conv = nt::ConvTile<nt::GemmTile<4, 8, nt_host::AIE2 ? 4 : 8, 4, nt_host::AIE2 ? 4 : 2, 4 * width, 8 * kernel, 16,
                                        false, bfloat16, float>, 1, width, 1, kernel, 1, 1, 1, 1, 4, width>;

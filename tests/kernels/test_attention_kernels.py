@@ -123,7 +123,15 @@ def test_against_float64(case: str, where: Target) -> None:
     assert _error(_result(operands, where, is_causal), _expected(operands, is_causal)) <= 8e-6
 
 
-@pytest.mark.parametrize("case", ["causal, the last block begins earlier", "mask", "128 features, one query, masked"])
+CAPPED = [
+    "causal, the last block begins earlier",
+    "one query for a group of heads",
+    "mask",
+    "128 features, one query, masked",
+]
+
+
+@pytest.mark.parametrize("case", CAPPED)
 @arrays
 def test_soft_caps(case: str, where: Target) -> None:
     """Scores of up to 20 before a cap of 5, and masks that are added after it."""

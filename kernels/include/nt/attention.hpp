@@ -16,12 +16,12 @@ constexpr int32 NO_TOP = ROUNDER_BITS - (1 << 21);  // of a row without a score;
 constexpr int32 NO_DIAGONAL = 1 << 30;              // row that attends to all keys
 constexpr float MASKED = -1e30f;                    // least addend of a mask: its product with any scale is finite
 
-// splits: whether the cores of a column share the keys, and not the queries.
+// splits: whether the cores of a column share the keys, and not the queries. capped: whether scores have a soft cap.
 template <unsigned R_, unsigned S_, unsigned T_, unsigned block_rows, unsigned block_columns, unsigned rows_,
-          unsigned keys_, unsigned features_, bool splits_>
+          unsigned keys_, unsigned features_, bool splits_, bool capped_>
 struct AttentionTile {
     static constexpr unsigned R = R_, T = T_, rows = rows_, keys = keys_, features = features_;
-    static constexpr bool splits = splits_;
+    static constexpr bool splits = splits_, capped = capped_;
     static constexpr int32 round_keys = splits ? 4 * keys : keys;
     static constexpr unsigned strip = 16, group = 4, lanes = group * T;
     using Scores = GemmTile<R_, S_, T_, block_rows, block_columns, rows_, features_, keys_, true, bfloat16, float>;
@@ -34,21 +34,10 @@ struct AttentionTile {
     }
 };
 
-// Words of a core's runtime parameter. SCALES are two bfloat16 numbers whose sum scales the scores. Only masks use
-// INVERSE_SCALE, and the last ones only exist if the cores of a column do not share the keys, or for a soft cap.
-// CAP_SCALES are for scores before it; SCALES are then for the capped ones.
-enum AttentionWord {
-    ROUNDS,
-    BLOCKS,
-    KEYS,
-    SCALES,
-    INVERSE_SCALE,
-    FIRST_ROW,
-    ROW_STEP,
-    LAST_ROW,
-    TURNS,
-    CAP_SCALES
-};
+// Words of a core's runtime parameter. SCALES are two bfloat16 numbers whose sum scales the scores, and CAP_SCALES are
+// for the scores before a soft cap. INVERSE_SCALE is for masks. If the cores of a column share the keys, they do not
+// have the words after CAP_SCALES, and without a mask and a soft cap, none after SCALES.
+enum AttentionWord { ROUNDS, BLOCKS, KEYS, SCALES, INVERSE_SCALE, CAP_SCALES, FIRST_ROW, ROW_STEP, LAST_ROW, TURNS };
 // State of a core: the next strip to finish, the number of the next block, the round among those of a head, its first
 // row.
 enum AttentionState { STRIP, BLOCK, TURN, ROW };
@@ -88,7 +77,7 @@ inline void start_rows(float *__restrict mixed, int32 *__restrict tops, float *_
 // Begins the scores with the addends of a mask, so that they are right after the scaling, or adds them to capped scores.
 // An object of the stream has `keys` rows of features / 2 floats, of which the first `keys` belong to the block; its
 // order is that of queries.
-template <typename Tile, bool capped = false>
+template <typename Tile>
 inline void add_mask(const float *__restrict object, float *__restrict scores, const int32 *__restrict words,
                      int32 first, int32 to) {
     constexpr unsigned copied = Tile::rows < Tile::keys ? Tile::rows : Tile::keys;
@@ -104,7 +93,7 @@ inline void add_mask(const float *__restrict object, float *__restrict scores, c
                 }
             Float<Tile::lanes> scaled = nt::mul(at_least(addends, MASKED), constant<Tile::lanes>(inverse));
             float *place = scores + Tile::place(Tile::keys, to + row, column);
-            if constexpr (capped) scaled = aie::add(scaled, aie::load_v<Tile::lanes>(place));
+            if constexpr (Tile::capped) scaled = aie::add(scaled, aie::load_v<Tile::lanes>(place));
             aie::store_v(place, at_least(scaled, MASKED));
         }
 }
@@ -126,7 +115,7 @@ inline V across(V v, Combine combine) {
 struct AttentionScale {
     bfloat16 high, low;
 };
-inline AttentionScale scale_in(int32 word) {
+inline AttentionScale unpacked(int32 word) {
     return {bfloat16(__builtin_bit_cast(float, word & ~0xffff)), bfloat16(__builtin_bit_cast(float, word << 16))};
 }
 
@@ -320,32 +309,26 @@ inline void leave_sums(const float *__restrict mixed, const int32 *__restrict to
     for (unsigned i = 0; i < lanes; i += 16) aie::store_v(object + i, from_bits(aie::load_v<16>(tops + i)));
 }
 
-// True if no row attends to the block of the last call of `multiply_keys`.
+// True if no row attends to the block of the last call of `score`.
 template <typename Tile>
 inline bool skipped(const int32 *state) {
     return (state[BLOCK] - 1) * static_cast<int32>(Tile::keys) >= state[ROW] + static_cast<int32>(Tile::rows);
 }
 
-// Adds the products of all rows with the next block of keys to their scores, which have begun.
+// Adds the products of all rows with the next block of keys to their scores, which have begun, and caps them.
 template <typename Tile>
-inline void multiply_keys(const bfloat16 *__restrict queries, const bfloat16 *__restrict keys,
-                          float *__restrict scores, int32 *__restrict state) {
+inline void score(const bfloat16 *__restrict queries, const bfloat16 *__restrict keys, float *__restrict scores,
+                  int32 *__restrict state, const int32 *__restrict words) {
     ++state[BLOCK];
     if (skipped<Tile>(state)) return;
     int32 cursor = 0;
     for (unsigned row = 0; row < Tile::rows; row += Tile::strip)
         multiply<typename Tile::Scores>(queries + row * Tile::features, keys, scores, &cursor);
+    if constexpr (Tile::capped) cap_scores(scores, Tile::rows * Tile::keys, unpacked(words[CAP_SCALES]));
 }
 
-// The soft cap of all rows for the block of keys.
+// The weights of all rows for the block of keys. core: the number of the core in its column.
 template <typename Tile>
-inline void cap_block(float *__restrict scores, const int32 *__restrict state, const int32 *__restrict words) {
-    if (!skipped<Tile>(state)) cap_scores(scores, Tile::rows * Tile::keys, scale_in(words[CAP_SCALES]));
-}
-
-// The weights of all rows for the block of keys. core: the number of the core in its column. `brief` code does not gain
-// from blocks without masked scores.
-template <typename Tile, bool brief = false>
 inline void weigh_block(float *__restrict scores, bfloat16 *__restrict weights, int32 *__restrict tops,
                         float *__restrict totals, float *__restrict mixed, const int32 *__restrict state,
                         const int32 *__restrict words, int32 core) {
@@ -354,9 +337,10 @@ inline void weigh_block(float *__restrict scores, bfloat16 *__restrict weights, 
     if (skipped<Tile>(state)) return;
     // The last blocks begin earlier if there are not enough keys, and repeat some.
     const int32 begin = (state[BLOCK] - 1) * step, end = words[KEYS], own = Tile::splits ? core * width : 0;
-    const AttentionScale scale = scale_in(words[SCALES]);
+    const AttentionScale scale = unpacked(words[SCALES]);
     const int32 start = (begin + step <= end ? begin : end < step ? 0 : end - step) + own;
-    const bool whole = !brief && begin <= start && start + width <= end && start + width <= state[ROW] + 1;
+    // The code for blocks that all rows attend to entirely does not fit the program memory beside a soft cap.
+    const bool whole = !Tile::capped && begin <= start && start + width <= end && start + width <= state[ROW] + 1;
     for (unsigned row = 0; row < Tile::rows; row += Tile::group) {
         const Span span{begin - start, end - 1 - start, state[ROW] + static_cast<int32>(row) - start};
         const auto weighed = [&] {
@@ -373,15 +357,6 @@ inline void weigh_block(float *__restrict scores, bfloat16 *__restrict weights, 
         }
         aie::store_v(totals + row * T, value(found.total));
     }
-}
-
-// Both, without a soft cap.
-template <typename Tile>
-inline void score(const bfloat16 *__restrict queries, const bfloat16 *__restrict keys, float *__restrict scores,
-                  bfloat16 *__restrict weights, int32 *__restrict tops, float *__restrict totals,
-                  float *__restrict mixed, int32 *__restrict state, const int32 *__restrict words, int32 core) {
-    multiply_keys<Tile>(queries, keys, scores, state);
-    weigh_block<Tile>(scores, weights, tops, totals, mixed, state, words, core);
 }
 
 // Adds the products of weights and values.
