@@ -124,6 +124,14 @@ def test_images_of_few_channels(channels: int, geometry: tuple[Any, ...]) -> Non
     np.testing.assert_allclose(np.asarray(both(nt, nt.from_numpy(x), nt.from_numpy(w))), expected, 1e-4, 1e-4)
 
 
+@pytest.mark.parametrize("padding", [0, 1])
+def test_images_without_channels(padding: int) -> None:
+    image, weight, bias = nt.ones(2, 0, 9, 9), nt.ones(4, 0, 3, 3), nt.arange(4.0)
+    y = nt.nn.functional.conv2d(image, weight, bias, padding=padding)
+    expected = np.broadcast_to(np.arange(4.0).reshape(4, 1, 1), (2, 4, 7 + 2 * padding, 7 + 2 * padding))
+    np.testing.assert_array_equal(y.numpy(), expected)
+
+
 def test_positions_count_in_the_order_of_the_dimensions() -> None:
     y, expected = conv(nt, nt.from_numpy(X), nt.from_numpy(W)), conv(torch, torch.from_numpy(X), torch.from_numpy(W))
     assert y.argmax().item() == expected.argmax().item()

@@ -118,7 +118,7 @@ class ConvolutionKernel(CpuKernel):
         """Return True if each channel is a plane, and lines of the kernel are runs of at least as many elements."""
         attributes, weight = self.task.attributes, self.task.tensors[1]
         is_inside = not any(map(any, attributes["padding"])) and attributes["dilation"][-1] == 1
-        is_wide = self.groups == 1 and image.layout.shape[-1] <= weight.layout.shape[-1]
+        is_wide = self.groups == 1 and 0 < image.layout.shape[-1] <= weight.layout.shape[-1]
         return is_inside and is_wide and image.layout.strides[-1] != 1 == image.layout.strides[-2]
 
     def _is_by_rows(self, layout: Layout) -> bool:
