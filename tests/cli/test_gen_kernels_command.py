@@ -147,7 +147,7 @@ def test_arrays_are_chosen_by_any_name(two: Path) -> None:
     assert both.stdout == invoke("--config", two, "--list").stdout
     unknown = invoke("--config", two, "--list", "--arch", "npu9")
     assert unknown.exit_code == 2
-    assert "no known array" in unknown.stderr
+    assert "there is no array" in unknown.stderr
     two.write_text(STRUCTURE)
     none = invoke("--config", two, "--dry-run", "--arch", "npu2")
     assert none.exit_code == 1

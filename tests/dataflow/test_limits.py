@@ -403,9 +403,9 @@ SEQUENCE = [
         "balance",
     ),
     Case("group without end", lambda: without_finish(copy()), "group"),
-    Case("core that is idle", lambda: idle("in1_0", "out1_0")),
-    Case("core that only gets objects", lambda: idle("out1_0"), "balance"),
-    Case("core that only sends objects", lambda: idle("in1_0"), "balance"),
+    Case("core that is idle", lambda: idle("in1", "out1")),
+    Case("core that only gets objects", lambda: idle("out1"), "balance"),
+    Case("core that only sends objects", lambda: idle("in1"), "balance"),
     Case(
         "no drain at all", lambda: replace(copy(), sequence=(copy().sequence[0], copy().sequence[-1])), "balance, wait"
     ),

@@ -224,8 +224,8 @@ HOSTILE = {
     "scalar block": (file(tensor(b"a", [], 8, 0), bytes(99), tensors=1), "tensor 'a': q8_0 has blocks of 32"),
     "count": (file(tensor(b"a", [1 << 32, 1 << 32], 0, 0), bytes(99), tensors=1), "64 bits"),
     "short": (file(tensor(b"a", [64], 0, 0), bytes(99), tensors=1), "the file ends at byte"),
-    "offset": (file(tensor(b"a", [1], 0, 4), bytes(99), tensors=1), "byte 0 is next"),
-    "overlap": (file(tensor(b"a", [1], 0, 0) + tensor(b"b", [1], 0, 0), bytes(99), tensors=2), "byte 32 is next"),
+    "offset": (file(tensor(b"a", [1], 0, 4), bytes(99), tensors=1), "instead of byte 0"),
+    "overlap": (file(tensor(b"a", [1], 0, 0) + tensor(b"b", [1], 0, 0), bytes(99), tensors=2), "instead of byte 32"),
     "same name": (file(tensor(b"a", [1], 0, 0) + tensor(b"a", [1], 0, 32), bytes(99), tensors=2), "of one name"),
 }
 

@@ -109,7 +109,7 @@ NONSENSE: list[tuple[dict[str, Any], str]] = [
     ({"rates": {"levels": [3]}}, "does not have the fields of ProcessorRates"),
     ({"rates": {"tiles": {"float32": {"rows": 8}}}}, "does not have the fields of ProcessorRates"),
     ({"rates": {"more": 1.0}}, "does not have the fields of ProcessorRates"),
-    ({"format": 0}, "no calibration of format 5"),
+    ({"format": 0}, "not a calibration of format 5"),
     ({"identity": {"processor": "another one"}}, "was measured with"),
 ]
 

@@ -86,7 +86,9 @@ def _window(arch: Arch, columns: int) -> Design:
 
 def _between_products(op: str, arch: Arch, columns: int) -> Design:
     """Return a row op between quantized products, which only the offer of a product has."""
-    return between_products.design(between_products.RowProblem(arch, columns, FORMATS["q4_0"], op, 2048, 1e-5))
+    bits = {"rms_norm": 0x3727C000, "rope": 63 << 13}.get(op, 0)  # eps of 1e-5, heads of 64 features
+    problem = between_products.RowProblem(arch, columns, FORMATS["q4_0"], op, 2048, bits, (0, 0))
+    return between_products.design(problem)
 
 
 def _example(name: str, float32: Float32 | None = None) -> Example:
