@@ -84,6 +84,29 @@ def test_the_rows_that_were_kept_out() -> None:
     assert result["ranked"] >= 0.98
 
 
+def test_the_readme_states_the_errors() -> None:
+    documented = " ".join((ROOT / "benchmarks" / "README.md").read_text("utf-8").split())
+    rows = list(compared(measurements()))
+    kept = [each for each in rows if not each["fit"]]
+    like_ours = [{**each, "error": each["like_ours_us"] / each["published_us"] - 1} for each in rows]
+    for name, chosen in (
+        ("all rows, code as ours", like_ours),
+        ("kept out of fitting, code as ours", [each for each in like_ours if not each["fit"]]),
+        ("kept out of fitting, with factors of sources", kept),
+        ("used for fitting", [each for each in rows if each["fit"]]),
+    ):
+        found = summary(chosen)
+        shares = [f"{100 * found[key]:.0f} %" for key in ("median_error", "error_90", "within_50")]
+        assert f"| {name} | {len(chosen)} | {' | '.join(shares)} |" in documented
+    steps = [each for each in kept if each["work"].split()[0] in ("launch", "switch", "decode")]
+    found = summary(steps)
+    assert (
+        f"{len(steps)} rows are kept out of fitting: the median error is {found['median_error']:.0%}".replace("%", " %")
+        in documented
+    )
+    assert f"and {found['within_50']:.0%} are within 50 %".replace("%", " %", 1) in documented
+
+
 def test_traced_kernels_from_their_descriptions() -> None:
     """Median error at most 20 % and 93 % within a factor of 2, over the rows that gave the model no rule.
 
