@@ -325,7 +325,8 @@ def _images(
     size = problem.product.sizes[0]
     even = all(each >= 0 and each * size % WORD == 0 for each in (layout.offset, step, row, pixel))
     fits = operand.dtype.name == stored and channel == 1 and not fold and not (whole and channels != last)
-    near = max(row, pixel) * size <= LIMITS["shim"].stride * WORD
+    # The stride of a dimension that is broadcast, or of one element, can be 0, which a DMA does not have here.
+    near = min(row, pixel) > 0 and max(row, pixel) * size <= LIMITS["shim"].stride * WORD
     if fits and even and near and elements <= MOST_APART * math.prod(layout.shape):
         host = HostOperand(number, False, Layout((used,), (1,)), (elements,), stored, None)
         return host, Images(layout.offset, step, row, pixel, elements)

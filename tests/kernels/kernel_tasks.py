@@ -85,6 +85,11 @@ def conv_of(result: Tensor) -> Task:
     return task
 
 
+def clipped(values: Array, least: int = -128) -> Array:
+    """Round numbers to int8, and bound them by `least` and 127."""
+    return np.clip(np.rint(values), least, 127).astype(np.int8)
+
+
 def accepted(answer: Offer | Refusal) -> Design:
     """Return the design of an offer, which must pass every check and have the host buffers of its operands."""
     assert isinstance(answer, Offer), answer

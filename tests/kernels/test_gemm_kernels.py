@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from kernel_tasks import target
+from kernel_tasks import clipped, target
 
 import npu_tensor as nt
 from npu_tensor.dataflow.array import ARRAYS, Arch
@@ -143,9 +143,6 @@ def test_integer_sums_are_rescaled(arch: str, columns: int) -> None:
     bias = nt.from_numpy(random.integers(-9999, 9999, 130).astype(np.int32)).realize()
     scale = nt.from_numpy((random.random(130) * 2e-4).astype(np.float32)).realize()
     sums = numpy(x).astype(np.int32) @ numpy(weights).astype(np.int32).T
-
-    def clipped(values: Array) -> Array:
-        return np.clip(np.rint(values), -128, 127).astype(np.int8)
 
     one = (nt.mul_mat(weights, x).to(nt.float32) * 1e-4).round().clip(-128, 127).to(nt.int8)
     result = simulate(one, [x, weights, 1e-4], target(arch, columns))
