@@ -53,7 +53,8 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     if not 2**-64 < scale < 2**64:
         return Refusal(f"attention: a scale of {scale:g}")
     softcap = float(task.attributes["softcap"])
-    if softcap and not 2**-20 < softcap < 2**20:
+    # The error of a capped score is 2^-15 of the cap.
+    if softcap and not 2**-20 < softcap < 2**10:
         return Refusal(f"attention: a soft cap of {softcap:g}")
     if masks and masks[0].dtype is not float32:
         return Refusal("attention: a mask of bool, and the kernel adds float32")

@@ -151,6 +151,12 @@ def test_large_scores_reach_the_cap(where: Target) -> None:
         assert _error(_result(operands, where, *options), _expected(operands, *options)) <= 8e-6
 
 
+@pytest.mark.parametrize("softcap", [-1.0, 2.0**10, math.inf, math.nan])
+def test_soft_caps_that_are_refused(softcap: float) -> None:
+    answer = attention.claim(_task(_operands((1, 1, 1, 16, 16, 64)), False, None, softcap), WHOLE["aie2"])
+    assert answer == Refusal(f"attention: a soft cap of {softcap:g}")
+
+
 @arrays
 def test_one_query_needs_no_copy_by_the_host(where: Target) -> None:
     """Heads that share keys are repeated until they fill a tile."""

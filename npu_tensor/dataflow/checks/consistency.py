@@ -152,7 +152,7 @@ def counts(index: Index) -> Iterator[Violation]:
     for word, value in index.words.items():
         least, what = (0, "count of 31 bits") if word in counts else (-(1 << 31), "word of 32 bits")
         if not least <= value < 1 << 31:
-            message = f"parameter {word.memory} gets {value} from the sequence, which is no {what}."
+            message = f"{word.memory} gets {value} from the sequence, which is not a {what}."
             yield Violation("runtime parameter", word.memory, message)
     for worker in index.design.workers:
         where = str(worker.tile)
