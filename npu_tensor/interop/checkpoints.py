@@ -95,25 +95,36 @@ def read_torch_checkpoint(archive: MappedArchive) -> Any:
     pickled = archive.verified(name)
     _require_small_memo(pickled)
     value = _Unpickler(io.BytesIO(pickled)).load()
-    parts: dict[int, Any] = {}  # by id, so that a part that is stored once is built once
+    return _Builder(archive, root).built(value)
 
-    def built(part: Any) -> Any:
-        if id(part) not in parts:
-            parts[id(part)] = build(part)
-        return parts[id(part)]
 
-    def build(part: Any) -> Any:
+class _Builder:
+    """Values in place of the objects in a pickle. An object that is stored once is built once.
+
+    A class, because functions that call each other would keep the tensors until the next collection of cycles.
+    """
+
+    def __init__(self, archive: MappedArchive, root: str) -> None:
+        self._archive = archive
+        self._root = root
+        self._values: dict[int, Any] = {}  # by the id of the object
+
+    def built(self, part: Any) -> Any:
+        """Return the value of an object and of those in it."""
+        if id(part) not in self._values:
+            self._values[id(part)] = self._new(part)
+        return self._values[id(part)]
+
+    def _new(self, part: Any) -> Any:
         if isinstance(part, _Stored):
-            return part.tensor(archive, root)
+            return part.tensor(self._archive, self._root)
         if isinstance(part, _Weight):
-            return Parameter(built(part.stored), bool(part.requires_grad))
+            return Parameter(self.built(part.stored), bool(part.requires_grad))
         if isinstance(part, _Dtype):
             return as_dtype(part.name)
         if isinstance(part, dict):
-            return {built(key): built(each) for key, each in part.items()}
-        return type(part)(map(built, part)) if isinstance(part, (list, tuple)) else part
-
-    return built(value)
+            return {self.built(key): self.built(each) for key, each in part.items()}
+        return type(part)(map(self.built, part)) if isinstance(part, (list, tuple)) else part
 
 
 def _require_small_memo(pickled: bytes) -> None:

@@ -1,8 +1,10 @@
 """Nested values in files: those of `nt.save`, and those of `torch.save` against PyTorch's own reader."""
 
+import gc
 import io
 import pickle
 import random
+import weakref
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
@@ -148,6 +150,19 @@ def test_values_that_pytorch_stores_once_are_one(tmp_path: Path) -> None:
     loaded = nt.load(tmp_path / "tied.pt")
     assert all(one is other for one, other in zip(loaded["a"], loaded["b"], strict=True))
     assert loaded["nested"][0] is loaded["nested"][1]
+
+
+def test_tensors_of_pytorch_end_with_their_last_reader(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch, which writes the files, cannot be imported")
+    torch.save([torch.ones(2)], tmp_path / "checkpoint.pt")
+    gc.disable()
+    try:
+        loaded = nt.load(tmp_path / "checkpoint.pt")
+        tensor = weakref.ref(loaded[0])
+        del loaded
+        assert tensor() is None
+    finally:
+        gc.enable()
 
 
 def test_tensors_that_are_still_to_be_negated_are_errors(tmp_path: Path) -> None:
