@@ -16,7 +16,7 @@ constexpr int32 NO_TOP = ROUNDER_BITS - (1 << 21);  // of a row without a score;
 constexpr int32 NO_DIAGONAL = 1 << 30;              // row that attends to all keys
 constexpr float MASKED = -1e30f;                    // least addend of a mask: its product with any scale is finite
 
-// splits: whether the cores of a column share the keys, and not the queries. capped: whether scores have a soft cap.
+// splits: true if the cores of a column share the keys, and not the queries. capped: true if scores have a soft cap.
 template <unsigned R_, unsigned S_, unsigned T_, unsigned block_rows, unsigned block_columns, unsigned rows_,
           unsigned keys_, unsigned features_, bool splits_, bool capped_>
 struct AttentionTile {

@@ -158,10 +158,10 @@ inline void multiply(const typename Tile::Operand *__restrict a, const typename 
     }
 }
 
-// The same where the core has products of lanes only, as aie2p of bfloat16: aie_api builds those of matrices from more
-// moves than products. Here each number of A is broadcast to 32 columns. A vector of B has two rows of K, which a
-// shuffle separates. A register block has 4 rows of 64 columns, or 8 of 32. Every broadcast is used at once, because
-// the 12 vector registers hold few of them beside the rows of B.
+// The same for cores that only have products of lanes, such as aie2p for bfloat16: aie_api builds those of matrices
+// from more moves than products. Here each number of A is broadcast to 32 columns. A vector of B has two rows of K,
+// which a shuffle separates. A register block has 4 rows of 64 columns, or 8 of 32. Every broadcast is used at once,
+// because the 12 vector registers hold few of them beside the rows of B.
 template <typename Tile>
 inline void multiply_lanes(const bfloat16 *__restrict a, const bfloat16 *__restrict b, float *__restrict sums,
                            int32 *__restrict cursor) {

@@ -17,9 +17,9 @@
 #define NT_UNROLL_BY(count)
 #endif
 
-// Promises at least 4 or 16 rounds of a loop whose length the compiler does not know. Without a promise, Peano overlaps
-// no rounds (llvm-aie's PERF_OPT_GUIDE.md); with one, at most the promised number. An addition of bfloat16 takes 4
-// cycles per round with 4 and one cycle with 16 (mlir-aie's levers.md, S29).
+// Promises at least 2, 4 or 16 rounds of a loop whose length the compiler does not know. Without a promise, Peano
+// overlaps no rounds (llvm-aie's PERF_OPT_GUIDE.md); with one, at most the promised number. An addition of bfloat16
+// takes 4 cycles per round with 4 and one cycle with 16 (mlir-aie's levers.md, S29).
 #if defined(__AIECC__)
 #define NT_AT_LEAST_2 _Pragma("clang loop min_iteration_count(2)")
 #define NT_AT_LEAST_4 _Pragma("clang loop min_iteration_count(4)")

@@ -1,8 +1,8 @@
 // Products with weights in blocks of quantized numbers, for `lanes` rows of weights at once.
 //
-// What the rows have at the same place of a block is a vector: scales, what is added to all elements, codes. So sums are
-// vectors too, and no lanes are ever added. Codes become bfloat16 numbers, exactly; the sum of a block is multiplied by
-// its scales after that.
+// Elements of the rows at the same place of a block form a vector: scales, minima, codes. So sums are vectors too, and
+// no lanes are ever added. Codes become bfloat16 numbers, exactly; the sum of a block is multiplied by its scales
+// afterwards.
 #pragma once
 
 #include <aie_api/aie.hpp>
@@ -15,7 +15,7 @@ namespace nt {
 
 constexpr unsigned lanes = 32;
 
-// bits: of a code. block: elements. has_minima: whether a number is added to all elements of a block.
+// bits: those of a code. block: its elements. has_minima: true if a number is added to all elements of a block.
 template <unsigned bits_, unsigned block_, bool has_minima_>
 struct Blocks {
     static constexpr unsigned bits = bits_, block = block_;
