@@ -523,7 +523,7 @@ class Gemm:
         least = -(-a_panels // max(1, most))
         k = steps * unit.count
         if tile.form == "windows" and products == 1 and a_panels >= _HALVED_PANELS * threads and m * (k + n) > k * n:
-            least = -(-least // threads) * threads
+            least = min(a_panels, -(-least // threads) * threads)
         blocks = _blocks(a_panels, count, least, group * tile_cycles, strip_cycles, threads)
         block_panels = -(-a_panels // blocks)
         blocks = -(-a_panels // block_panels)

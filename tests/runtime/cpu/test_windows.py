@@ -8,7 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import npu_tensor as nt
 from npu_tensor.ops.declare import Layout
+from npu_tensor.runtime.cpu import gemm
 from npu_tensor.runtime.cpu.gemm import Gemm, Matrix, Scattered
 from npu_tensor.runtime.cpu.windows import Places, Windows
 from tests.runtime.cpu.test_gemm import LEVELS, Scratch, guarded, machine, usual
@@ -100,3 +102,16 @@ def test_windows(level: str, dtype: str, case: tuple[int, ...]) -> None:
     product(pool.launch, [result.ctypes.data], [image.ctypes.data], [packed.address])
     error = abs(result.astype(np.float64) - expected).max() / abs(expected).max()
     assert error < ROUNDING[dtype]
+
+
+@pytest.mark.parametrize("rows", range(400, 430, 6))
+def test_blocks_of_one_panel(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that threads divide may have an odd number of panels, and no more blocks than that."""
+    monkeypatch.setattr(gemm, "_BLOCK_BYTES", 1)
+    rng = np.random.default_rng(0)
+    image, weight = rng.standard_normal((24, rows + 1), np.float32), rng.standard_normal((4, 24, 2), np.float32)
+    with nt.config.scope(threads=2):
+        y = nt.nn.functional.conv2d(nt.from_numpy(image[None, :, None]), nt.from_numpy(weight[:, :, None]))
+        result = y.numpy()[0, :, 0]
+    windows = np.lib.stride_tricks.sliding_window_view(image.astype(np.float64), 2, 1)
+    np.testing.assert_allclose(result, np.einsum("crk,ock->or", windows, weight), 1e-4, 1e-4)
