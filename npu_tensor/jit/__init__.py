@@ -143,7 +143,7 @@ class Jitted(Generic[P, R]):
         return self if instance is None else functools.partial(self._call_method, instance)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        # The hot path: the signature of the latest call again, positional tensors only, no capture in any thread.
+        # The hot path: signature and mode of the latest call, positional tensors only, no capture in any thread.
         recorded, replay = self._latest
         if recorded == grad_mode.enabled and not (kwargs or watches):
             try:
