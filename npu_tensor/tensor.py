@@ -605,9 +605,7 @@ def handle_on(node: Node) -> Tensor:
 
 def wrap(node: Node) -> Tensor:
     """Return a new Tensor that names `node`."""
-    tensor: Tensor = _new(Tensor)
-    tensor._alias = tensor._leaf = None
-    tensor._current = node
+    tensor = handle_on(node)
     node.handle = weakref.ref(tensor)
     if watches and (watch := current_watch()) is not None:
         watch.created.add(node)

@@ -31,15 +31,15 @@ class _Files(dict[str, bool]):
 
 INTERNAL: Final = _Files()
 
+_SKIPPED: Final = _Files({contextlib.__file__: True})
+"""The same, with contextlib, which serves `with` blocks."""
+
 
 def user_line(frame: FrameType | None) -> tuple[CodeType, int] | None:
-    """Return code and instruction offset of the innermost frame outside the package and contextlib.
-
-    contextlib serves `with` blocks.
-    """
+    """Return code and instruction offset of the innermost frame outside the package and contextlib."""
     while frame is not None:
         code = frame.f_code
-        if not INTERNAL[path := code.co_filename] and path != contextlib.__file__:
+        if not _SKIPPED[code.co_filename]:
             return code, frame.f_lasti
         frame = frame.f_back
     return None
@@ -48,6 +48,6 @@ def user_line(frame: FrameType | None) -> tuple[CodeType, int] | None:
 def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
     """Issue a warning at the innermost line outside the package."""
     frame, level = sys._getframe(), 1
-    while frame.f_back is not None and (INTERNAL[path := frame.f_code.co_filename] or path == contextlib.__file__):
+    while frame.f_back is not None and _SKIPPED[frame.f_code.co_filename]:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)

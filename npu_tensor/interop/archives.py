@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import IO, Any, BinaryIO, Final
+from collections.abc import Mapping
+from typing import Any, BinaryIO, Final
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 
-from npu_tensor.functions.serialization import Array, mapped_bytes, tensor_of_array
+from npu_tensor.functions.serialization import (
+    Array,
+    mapped_bytes,
+    read_safetensors,
+    tensor_of_array,
+    write_safetensors,
+)
 from npu_tensor.tensor import Tensor
 
 _LOCAL_HEADER: Final = struct.Struct("<4s22xHH")
 """Header before a member, with the lengths of its name and of the extra field that follow."""
+
+_WEIGHTS: Final = "weights.safetensors"
 
 _ALIGNMENT: Final = 64
 _ZIP64_BYTES: Final = 20
@@ -77,11 +86,17 @@ def strided_tensor(stored: Array, offset: int, shape: tuple[int, ...], strides: 
     return tensor_of_array(np.require(view, requirements=["C", "ALIGNED"]))
 
 
-def aligned_member(archive: ZipFile, name: str) -> IO[bytes]:
-    """Open a new member to be written, whose first byte has an aligned position in the file."""
+def write_weights(archive: ZipFile, arrays: Mapping[str, Array]) -> None:
+    """Add a member with arrays by name, whose first byte has an aligned position in the file."""
     assert archive.fp is not None
-    member = ZipInfo(name)
-    start = archive.fp.tell() + _LOCAL_HEADER.size + len(name.encode()) + _ZIP64_BYTES + 4
+    info = ZipInfo(_WEIGHTS)
+    start = archive.fp.tell() + _LOCAL_HEADER.size + len(_WEIGHTS) + _ZIP64_BYTES + 4
     padding = -start % _ALIGNMENT
-    member.extra = struct.pack("<HH", 0x544E, padding) + bytes(padding)
-    return archive.open(member, "w", force_zip64=True)
+    info.extra = struct.pack("<HH", 0x544E, padding) + bytes(padding)
+    with archive.open(info, "w", force_zip64=True) as member:
+        write_safetensors(arrays, member)
+
+
+def read_weights(archive: MappedArchive) -> dict[str, Tensor]:
+    """Return the tensors by name that `write_weights` has added."""
+    return read_safetensors(archive.member(_WEIGHTS))

@@ -21,15 +21,8 @@ import numpy as np
 from npu_tensor._util.version import VERSION
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.errors import ArgumentError
-from npu_tensor.functions.serialization import (
-    Array,
-    File,
-    array_of,
-    opened_to_write,
-    read_safetensors,
-    write_safetensors,
-)
-from npu_tensor.interop.archives import MappedArchive, aligned_member, strided_tensor
+from npu_tensor.functions.serialization import Array, File, array_of, opened_to_write
+from npu_tensor.interop.archives import MappedArchive, read_weights, strided_tensor, write_weights
 from npu_tensor.interop.encoded_values import decoded_value, encoded_value
 from npu_tensor.nn.parameter import Parameter
 from npu_tensor.tensor import Tensor, from_array
@@ -37,8 +30,6 @@ from npu_tensor.tensor import Tensor, from_array
 CHECKPOINT: Final = "checkpoint.json"
 TORCH_PICKLE: Final = "/data.pkl"
 """Members with the values of both formats. The second is in a folder that is named like the file."""
-
-_WEIGHTS: Final = "weights.safetensors"
 
 _STORAGES: Final = {
     "DoubleStorage": "float64",
@@ -70,14 +61,13 @@ def write_checkpoint(obj: Any, f: File) -> None:
         raise ArgumentError("save: the value contains itself, or is nested too deeply") from error
     text = json.dumps({"version": VERSION, "value": value}, separators=(",", ":"))
     with opened_to_write(f) as file, ZipFile(file, "w") as archive:
-        with aligned_member(archive, _WEIGHTS) as member:
-            write_safetensors(arrays, member)
+        write_weights(archive, arrays)
         archive.writestr(CHECKPOINT, text)
 
 
 def read_checkpoint(archive: MappedArchive) -> Any:
     """Return the value in a checkpoint of `save`."""
-    tensors = read_safetensors(archive.member(_WEIGHTS))
+    tensors = read_weights(archive)
     return decoded_value(archive.parsed(CHECKPOINT)["value"], lambda _, name: tensors[name])
 
 

@@ -64,12 +64,10 @@ from npu_tensor.functions.serialization import (
     name_of,
     opened_to_read,
     opened_to_write,
-    read_safetensors,
     save_tensors,
-    write_safetensors,
 )
 from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node
-from npu_tensor.interop.archives import MappedArchive, aligned_member
+from npu_tensor.interop.archives import MappedArchive, read_weights, write_weights
 from npu_tensor.interop.checkpoints import (
     CHECKPOINT,
     TORCH_PICKLE,
@@ -103,7 +101,7 @@ from npu_tensor.tensor import Tensor, named, record, views_of, wrap
 FORMAT: Final = 1
 """Number of the format, which grows with incompatible changes."""
 
-_PROGRAM, _WEIGHTS, _KERNELS = "program.json", "weights.safetensors", "kernels.ntpack"
+_PROGRAM, _KERNELS = "program.json", "kernels.ntpack"
 
 _LINE: Final = re.compile(r"[^/\\\0]{1,200}:[0-9]{1,9}|", re.ASCII)
 """Line that recorded an op, as "file.py:12", or nothing."""
@@ -143,8 +141,7 @@ def save(obj: Any, f: File, kernels: Any = None) -> None:
     text, arrays = _contents(obj) if isinstance(obj, SavedFunction) else _Writer(obj).contents()
     packed = None if kernels is None else _pack_kernels(Path(kernels))
     with opened_to_write(f) as file, ZipFile(file, "w") as archive:
-        with aligned_member(archive, _WEIGHTS) as member:
-            write_safetensors(arrays, member)
+        write_weights(archive, arrays)
         archive.writestr(_PROGRAM, text)
         if packed is not None:
             archive.writestr(_KERNELS, packed)
@@ -477,7 +474,7 @@ def _read(archive: MappedArchive) -> SavedFunction:
             f"npu-tensor {program['version']} wrote it in format {program['format']}; npu-tensor {VERSION} reads "
             f"format {FORMAT}"
         )
-    tensors = read_safetensors(archive.member(_WEIGHTS))
+    tensors = read_weights(archive)
     weights = [(tensors[each["name"]], each.get("paths", ()), each.get("kind", "")) for each in program["weights"]]
     signatures = [_signature(each, [tensor._node.spec for tensor, _, _ in weights]) for each in program["captures"]]
     function = SavedFunction(weights, signatures, text)
