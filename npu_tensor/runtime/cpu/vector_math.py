@@ -120,11 +120,11 @@ def exp(e: Emitter, x: Value) -> Value:
     n = _nearest(e, e.mul(bounded, LOG2_E))
     r = e.fma(n, -LN2_LOW, e.fma(n, -LN2_HIGH, bounded))
     p = e.fma(e.polynomial(r, EXP), e.mul(r, r), e.add(r, 1.0))
-    # A factor of 2 apart: 2^128 does not fit float32.
-    whole = e.convert("fptosi", n, "i32")
-    normal = e.mul(e.add(p, p), _power_of_two(e, e.sub(e.larger(whole, -125), 1)))
+    shifted = e.op("shl", e.convert("fptosi", n, "i32"), 23)
+    # 2p times 2^(n - 1), because 2^128 does not fit float32. Lanes of the other case overflow harmlessly.
+    normal = e.mul(e.add(p, p), e.float_of_bits(e.add(shifted, 126 << 23)))
     # Arithmetic with subnormals is slow. Their bits are the number of units of 2^-149.
-    units = e.fma(p, _power_of_two(e, e.add(e.smaller(whole, -126), 149)), 0.5)
+    units = e.fma(p, e.float_of_bits(e.add(shifted, (149 + 127 - 512) << 23)), 0.5)
     subnormal = e.float_of_bits(e.convert("fptosi", units, "i32"))
     return e.select(e.compare("olt", n, -125.0), subnormal, normal)
 
