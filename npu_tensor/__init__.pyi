@@ -977,7 +977,11 @@ def floor(input: Operand) -> Tensor:
 def floor_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Apply `floor` in place, which also changes the views of this tensor."""
 def floor_divide(input: Operand, other: Operand) -> Tensor:
-    """Divide and round down, also infinite numbers. Integer division by zero raises ZeroDivisionError when it runs."""
+    """Divide and round down, also infinite numbers. Two integers give an integer.
+
+    Raises:
+        ZeroDivisionError: A divisor of integers is 0. It is raised when the op runs.
+        DTypeError: Both operands are bool."""
 def floor_divide_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Apply `floor_divide` in place, which also changes the views of this tensor."""
 def fmax(input: Operand, other: Operand) -> Tensor:
@@ -989,7 +993,11 @@ def fmin(input: Operand, other: Operand) -> Tensor:
 def fmin_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Apply `fmin` in place, which also changes the views of this tensor."""
 def fmod(input: Operand, other: Operand) -> Tensor:
-    """Return the remainder of division rounded toward zero, with the sign of input."""
+    """Return the remainder of division rounded toward zero, with the sign of input.
+
+    Raises:
+        ZeroDivisionError: A divisor of integers is 0. It is raised when the op runs.
+        DTypeError: Both operands are bool."""
 def fmod_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Apply `fmod` in place, which also changes the views of this tensor."""
 def fold(input: Tensor, output_size: Sizes, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1) -> Tensor:
@@ -2124,7 +2132,11 @@ def relu6_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 def relu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Apply `relu` in place, which also changes the views of this tensor."""
 def remainder(input: Operand, other: Operand) -> Tensor:
-    """Return the remainder of floor division, with the sign of the divisor; a zero has the sign of input."""
+    """Return the remainder of floor division, with the sign of the divisor; a zero has the sign of input.
+
+    Raises:
+        ZeroDivisionError: A divisor of integers is 0. It is raised when the op runs.
+        DTypeError: Both operands are bool."""
 def remainder_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Apply `remainder` in place, which also changes the views of this tensor."""
 def renorm(input: Tensor, p: builtins.float, dim: builtins.int, maxnorm: builtins.float) -> Tensor:

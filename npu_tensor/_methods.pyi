@@ -535,7 +535,11 @@ class Methods:
     def floor_(self, *args: Any, **kwargs: Any) -> Tensor:
         """Apply `floor` in place, which also changes the views of this tensor."""
     def floor_divide(self, other: Operand) -> Tensor:
-        """Divide and round down, also infinite numbers. Integer division by zero raises ZeroDivisionError when it runs."""
+        """Divide and round down, also infinite numbers. Two integers give an integer.
+
+        Raises:
+            ZeroDivisionError: A divisor of integers is 0. It is raised when the op runs.
+            DTypeError: Both operands are bool."""
     def floor_divide_(self, *args: Any, **kwargs: Any) -> Tensor:
         """Apply `floor_divide` in place, which also changes the views of this tensor."""
     def fmax(self, other: Operand) -> Tensor:
@@ -547,7 +551,11 @@ class Methods:
     def fmin_(self, *args: Any, **kwargs: Any) -> Tensor:
         """Apply `fmin` in place, which also changes the views of this tensor."""
     def fmod(self, other: Operand) -> Tensor:
-        """Return the remainder of division rounded toward zero, with the sign of input."""
+        """Return the remainder of division rounded toward zero, with the sign of input.
+
+        Raises:
+            ZeroDivisionError: A divisor of integers is 0. It is raised when the op runs.
+            DTypeError: Both operands are bool."""
     def fmod_(self, *args: Any, **kwargs: Any) -> Tensor:
         """Apply `fmod` in place, which also changes the views of this tensor."""
     def frac(self) -> Tensor:
@@ -1149,7 +1157,11 @@ class Methods:
     def relu_(self, *args: Any, **kwargs: Any) -> Tensor:
         """Apply `relu` in place, which also changes the views of this tensor."""
     def remainder(self, other: Operand) -> Tensor:
-        """Return the remainder of floor division, with the sign of the divisor; a zero has the sign of input."""
+        """Return the remainder of floor division, with the sign of the divisor; a zero has the sign of input.
+
+        Raises:
+            ZeroDivisionError: A divisor of integers is 0. It is raised when the op runs.
+            DTypeError: Both operands are bool."""
     def remainder_(self, *args: Any, **kwargs: Any) -> Tensor:
         """Apply `remainder` in place, which also changes the views of this tensor."""
     def renorm(self, p: builtins.float, dim: builtins.int, maxnorm: builtins.float) -> Tensor:

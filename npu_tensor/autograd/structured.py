@@ -584,7 +584,7 @@ RULES: Final[dict[str, Rule]] = {
     "put": _put,
     "scatter_along": _scatter_along,
     "clamp": _clamp,
-    "remainder": _remainder(lambda x: x.floor()),
-    "fmod": _remainder(lambda x: x.trunc()),
-    "floor_divide": lambda of, number: of.zeros(number),
+    "remainder_float": _remainder(lambda x: x.floor()),
+    "fmod_float": _remainder(lambda x: x.trunc()),
+    "floor_divide_float": lambda of, number: of.zeros(number),
 }

@@ -74,16 +74,65 @@ def power(input: Operand | np.generic, exponent: Operand | np.generic) -> Tensor
     return short(base if base.dtype is dtype else base.to(dtype))
 
 
-def _pow(self: Tensor, exponent: Any) -> Any:
-    """Raise input to the power of exponent, as `pow`."""
-    return power(self, exponent) if isinstance(exponent, ACCEPTED) else refused(exponent)
+def _publish_operator(name: str, function: Callable[[Any, Any], Tensor]) -> None:
+    def forward(self: Tensor, other: Any) -> Any:
+        return function(self, other) if isinstance(other, ACCEPTED) else refused(other)
+
+    def reflected(self: Tensor, other: Any) -> Any:
+        return function(other, self) if isinstance(other, ACCEPTED) else refused(other)
+
+    forward.__doc__ = function.__doc__
+    registry.publish_operator(name, forward, reflected)
 
 
-def _rpow(self: Tensor, base: Any) -> Any:
-    return power(base, self) if isinstance(base, ACCEPTED) else refused(base)
+_publish_operator("pow", power)
 
 
-registry.publish_operator("pow", _pow, _rpow)
+# --- division with rounding
+
+
+def _quotient(input: Operand, other: Operand, floats: Callable[..., Tensor], integers: Callable[..., Tensor]) -> Tensor:
+    dtype = result_type(input, other)
+    if dtype is bool_:
+        raise DTypeError("not defined for bool; use logical ops, or convert with .to(...)")
+    return (floats if dtype.is_floating_point else integers)(input, other)
+
+
+@composite(in_place=True)
+def floor_divide(input: Operand, other: Operand) -> Tensor:
+    """Divide and round down, also infinite numbers. Two integers give an integer.
+
+    Raises:
+        ZeroDivisionError: A divisor of integers is 0. It is raised when the op runs.
+        DTypeError: Both operands are bool.
+    """
+    return _quotient(input, other, ops.floor_divide_float, ops.floor_divide)
+
+
+@composite(in_place=True)
+def remainder(input: Operand, other: Operand) -> Tensor:
+    """Return the remainder of floor division, with the sign of the divisor; a zero has the sign of input.
+
+    Raises:
+        ZeroDivisionError: A divisor of integers is 0. It is raised when the op runs.
+        DTypeError: Both operands are bool.
+    """
+    return _quotient(input, other, ops.remainder_float, ops.remainder)
+
+
+@composite(in_place=True)
+def fmod(input: Operand, other: Operand) -> Tensor:
+    """Return the remainder of division rounded toward zero, with the sign of input.
+
+    Raises:
+        ZeroDivisionError: A divisor of integers is 0. It is raised when the op runs.
+        DTypeError: Both operands are bool.
+    """
+    return _quotient(input, other, ops.fmod_float, ops.fmod)
+
+
+_publish_operator("floordiv", floor_divide)
+_publish_operator("mod", remainder)
 
 
 @composite(in_place=True)
@@ -107,7 +156,7 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
     if rounding_mode is None:
         return ops.div_op(input, other)
     if rounding_mode == "floor":
-        return ops.floor_divide(input, other)
+        return floor_divide(input, other)
     if rounding_mode != "trunc":
         raise ArgumentError(f"rounding_mode must be None, 'floor' or 'trunc', not {rounding_mode!r}")
     dtype = result_type(input, other)
@@ -116,7 +165,7 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
         input, other = (each.to(register) if isinstance(each, Tensor) else each for each in (input, other))
         quotient = ops.div_op(input, other).trunc()
         return quotient.to(dtype)
-    return ops.floor_divide(ops.sub(input, ops.fmod(input, other)), other)
+    return floor_divide(ops.sub(input, fmod(input, other)), other)
 
 
 @composite()

@@ -18,7 +18,7 @@ import numpy as np
 from npu_tensor import ops
 from npu_tensor.dtypes import int64
 from npu_tensor.errors import ArgumentError
-from npu_tensor.functions.arithmetic import diff, isclose, power
+from npu_tensor.functions.arithmetic import diff, floor_divide, fmod, isclose, power, remainder
 from npu_tensor.functions.creation import empty_like, full, full_like, ones_like, zeros_like
 from npu_tensor.functions.indexing import where
 from npu_tensor.functions.products import einsum, tensordot
@@ -319,7 +319,7 @@ def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwa
 
 # PyTorch and GGML give 0 as the sign of NaN; NumPy's power of integers is an integer.
 registry.UFUNCS[np.sign] = lambda x: _signs(_tensor(x))
-registry.UFUNCS[np.power] = power
+registry.UFUNCS.update({np.power: power, np.floor_divide: floor_divide, np.remainder: remainder, np.fmod: fmod})
 
 
 def _array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:

@@ -347,36 +347,55 @@ def fill(value, /, shape, dtype):
     return value
 
 
-# --- division with rounding: by NumPy, because an integer zero divisor must raise an error instead of a trap
+# --- division with rounding
 
 
-def _require_no_zero(input: np.ndarray, other: np.ndarray) -> None:
-    if other.dtype.kind in "iu" and input.size and not np.all(other):
-        raise ZeroDivisionError("integer division by zero")
+@op(kind="map", rule=rules.floating, public=False)
+def floor_divide_float(input, other, /):
+    """Divide floats and round down, also infinite ones, for which NumPy and PyTorch return NaN or -1."""
+    rest = np.fmod(input, other)
+    exact = (input - rest) / other - np.where((rest != 0) & ((rest < 0) != (other < 0)), 1, rest * 0)
+    down = np.floor(exact)
+    # The quotient is rounded: it can lie just below the integer that it stands for.
+    down = np.where(exact - down > 0.5, down + 1, down)
+    quotient = input / other
+    down = np.where(exact == 0, quotient * 0, down)
+    return np.where(np.isinf(input) | np.isinf(other) | (other == 0), np.floor(quotient), down)
 
 
-@op(kind="data", rule=rules.numeric, operators=("floordiv",), ufunc=np.floor_divide, in_place=True)
-def floor_divide(input, other, /):
-    """Divide and round down, also infinite numbers. Integer division by zero raises ZeroDivisionError when it runs."""
-    _require_no_zero(input, other)
-    if input.dtype.kind != "f":
-        return np.floor_divide(input, other)
-    infinite = np.isinf(input) | np.isinf(other)  # NumPy and PyTorch return NaN or -1 for these.
-    return np.where(infinite, np.floor(input / other), np.floor_divide(input, other))
-
-
-@op(kind="data", rule=rules.numeric, operators=("mod",), ufunc=np.remainder, in_place=True)
-def remainder(input, other, /):
-    """Return the remainder of floor division, with the sign of the divisor; a zero has the sign of input."""
-    _require_no_zero(input, other)
-    if input.dtype.kind != "f":
-        return np.remainder(input, other)
+@op(kind="map", rule=rules.floating, public=False)
+def remainder_float(input, other, /):
+    """Return the remainder of floor division of floats; a zero has the sign of input."""
     rest = np.fmod(input, other)
     return np.where((rest != 0) & ((rest < 0) != (other < 0)), rest + other, rest)
 
 
-@op(kind="data", rule=rules.numeric, ufunc=np.fmod, in_place=True)
-def fmod(input, other, /):
-    """Return the remainder of division rounded toward zero, with the sign of input."""
-    _require_no_zero(input, other)
+@op(kind="map", rule=rules.floating, public=False)
+def fmod_float(input, other, /):
+    """Return the remainder of division of floats rounded toward zero, with the sign of input."""
     return np.fmod(input, other)
+
+
+def _divided(function, input, other):
+    if input.size and not np.all(other):
+        raise ZeroDivisionError("integer division by zero")
+    return function(input, other)
+
+
+# Integers are divided by NumPy, because a zero divisor must raise an error instead of a trap.
+@op(kind="data", rule=rules.bitwise, public=False)
+def floor_divide(input, other, /):
+    """Divide integers and round down. A zero divisor raises ZeroDivisionError when it runs."""
+    return _divided(np.floor_divide, input, other)
+
+
+@op(kind="data", rule=rules.bitwise, public=False)
+def remainder(input, other, /):
+    """Return the remainder of floor division of integers."""
+    return _divided(np.remainder, input, other)
+
+
+@op(kind="data", rule=rules.bitwise, public=False)
+def fmod(input, other, /):
+    """Return the remainder of division of integers rounded toward zero."""
+    return _divided(np.fmod, input, other)

@@ -205,6 +205,7 @@ PRIMITIVES: Final[dict[str, Primitive]] = {
     "atan": _inexact(np.arctan, 24, error="kept"),
     "erf": _inexact(_in_float64(np.vectorize(math.erf, otypes=[np.float64])), 28, error="kept"),
     "pow": _inexact(np.power, 60, 2),
+    "fmod": Primitive(2, np.fmod, flops=12, error="step"),
     "eq": _comparison(np.equal),
     "ne": _comparison(np.not_equal),
     "lt": _comparison(np.less),

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from npu_tensor.ops.analysis import needed
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.runtime.cpu import float_formats, vector_math, vector_math64
@@ -135,10 +137,18 @@ def cast(emitter: Emitter, x: Value, source: str, result: str) -> Value:
 
 
 def _saturated_integer(emitter: Emitter, x: Value, result: str) -> Value:
+    limits = np.iinfo(result)
+    # The largest integer of as many bits as a float has. LLVM's saturating conversion is not vectorized.
+    digits = {"float": 24, "double": 53}[x.element]
+    spare = max(limits.bits - is_signed(result) - digits, 0)
+    highest = limits.max >> spare << spare
+    bounded = emitter.at_most(emitter.at_least(x, float(limits.min)), float(highest))
+    number = emitter.select(emitter.compare("ord", x, x), bounded, 0.0)
     element = REGISTER_ELEMENT[result]
-    name = "llvm.fptosi.sat" if is_signed(result) else "llvm.fptoui.sat"
-    type_ = emitter.same_shape(x, element)
-    return emitter.intrinsic(name, x, result=type_, overloads=(type_, x.type))
+    if limits.bits < 32:
+        return emitter.convert("trunc", emitter.convert("fptosi", number, "i32"), element)
+    whole = emitter.convert("fptosi", number, element)
+    return emitter.select(emitter.compare("ogt", x, float(highest)), limits.max, whole) if spare else whole
 
 
 def _call(function: Callable[..., Value]) -> Callable[[Emitter, _Step], Value]:

@@ -399,6 +399,64 @@ def pow(e: Emitter, x: Value, y: Value) -> Value:
     return e.select(e.op("or", one, minus_one), 1.0, result)
 
 
+def fmod(e: Emitter, x: Value, y: Value) -> Value:
+    """Return the exact remainder of x / y rounded toward zero, for lanes of either float type."""
+    a, b = e.abs(x), e.abs(y)
+    if not e.target.has_fma:
+        return e.copysign(_remainder_by_long_division(e, a, b), x)
+    quotient = e.trunc(e.div(a, b))
+
+    def short() -> list[Value]:
+        # The rounded quotient is at most one too large, and the fused difference is exact.
+        rest = e.fma(e.neg(quotient), b, a)
+        rest = e.select(e.compare("olt", rest, 0.0), e.add(rest, b), rest)
+        return [e.select(e.compare("olt", a, b), a, rest)]
+
+    limit = 2.0**22 if x.element == "float" else 2.0**51
+    is_long = e.any(e.compare("uge", quotient, limit))
+    (rest,) = e.branch(is_long, lambda: [_remainder_by_long_division(e, a, b)], short)
+    return e.copysign(rest, x)
+
+
+def _remainder_by_long_division(e: Emitter, a: Value, b: Value) -> Value:
+    """Return a modulo b for magnitudes whose quotient may be of any size."""
+    if a.element == "float":
+        wide = _remainder_by_long_division(e, e.convert("fpext", a, "double"), e.convert("fpext", b, "double"))
+        return e.convert("fptrunc", wide, "float")
+    dividend, exponent = _integral(e, a)
+    divisor, unit = _integral(e, b)
+    divisor = e.larger(divisor, 1)
+
+    def step(_: Value, state: list[Value]) -> list[Value]:
+        rest, bits = state
+        some = e.smaller(bits, 11)  # The shifted remainder fits 64 bits.
+
+        def divide() -> list[Value]:
+            return [e.op("urem", e.op("shl", rest, some), divisor), e.sub(bits, some)]
+
+        return e.branch(e.any(e.compare("ne", bits, 0)), divide, lambda: state)
+
+    first = [e.op("urem", dividend, divisor), e.larger(e.sub(exponent, unit), 0)]
+    rest, _ = e.loop(0, 2046, 11, first, step)
+    # In two factors: the power itself can be less than the smallest normal number.
+    power = e.sub(unit, 1075)
+    half = e.op("ashr", power, 1)
+    result = e.convert("sitofp", rest, "double")
+    for part in (half, e.sub(power, half)):
+        result = e.mul(result, e.float_of_bits(e.op("shl", e.add(part, 1023), 52)))
+    result = e.select(e.compare("olt", a, b), a, result)
+    undefined = e.op("or", e.compare("uge", a, math.inf), e.compare("ule", b, 0.0))
+    return e.select(undefined, math.nan, result)
+
+
+def _integral(e: Emitter, magnitude: Value) -> tuple[Value, Value]:
+    """Return the mantissa of a finite float64 as an i64 and the biased exponent of the mantissa's upper end."""
+    bits = e.bits(magnitude)
+    exponent, mantissa = e.op("lshr", bits, 52), e.op("and", bits, (1 << 52) - 1)
+    normal = e.compare("ne", exponent, 0)
+    return e.select(normal, e.op("or", mantissa, 1 << 52), mantissa), e.larger(exponent, 1)
+
+
 FUNCTIONS: dict[str, Callable[..., Value]] = {
     "exp": exp,
     "expm1": expm1,
@@ -412,4 +470,5 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "atan": atan,
     "erf": erf,
     "pow": pow,
+    "fmod": fmod,
 }

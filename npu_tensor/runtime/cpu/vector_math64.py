@@ -13,7 +13,7 @@ from functools import cache, partial
 
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.values import Value
-from npu_tensor.runtime.cpu.vector_math import atan, log_specials
+from npu_tensor.runtime.cpu.vector_math import atan, fmod, log_specials
 
 LOG2_E = 1 / math.log(2)
 # ln 2 in two parts: products of the first with exponents are exact.
@@ -349,4 +349,5 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "tanh": tanh,
     "atan": partial(atan, coefficients=ATAN),
     "erf": erf,
+    "fmod": fmod,
 }

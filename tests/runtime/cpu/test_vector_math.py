@@ -236,6 +236,32 @@ def test_powers_of_other_dtypes_are_refused(dtype: str) -> None:
     assert f"pow of {dtype}" in str(refusal(program))
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_fmod_is_exact_for_quotients_of_every_size(level: str, dtype: type[np.floating]) -> None:
+    rng = np.random.default_rng(7)
+    bits = np.dtype(f"u{np.dtype(dtype).itemsize}")
+    edges = [0.0, -0.0, math.inf, -math.inf, math.nan, 1, -3.5, np.finfo(dtype).max, np.finfo(dtype).tiny, 1e-45]
+    smallest = np.finfo(dtype).smallest_subnormal
+    special = np.array([*edges, smallest], dtype)
+    pairs = [
+        rng.integers(0, np.iinfo(bits).max, (2, 20000), bits).view(dtype),
+        rng.integers(-500, 500, (2, 20000)).astype(dtype) * dtype(0.1),
+        (rng.standard_normal((2, 20000)) * [[1e6], [1.0]]).astype(dtype),
+        np.stack([np.repeat(special, special.size), np.tile(special, special.size)]),
+    ]
+    builder = ProgramBuilder()
+    name = np.dtype(dtype).name
+    program = builder.program([builder.emit("fmod", (builder.load(0, name), builder.load(1, name)))])
+    for x, y in pairs:
+        result = np.empty_like(x)
+        run(level, program, [result, x, y])
+        with np.errstate(invalid="ignore"):
+            expected = np.fmod(x, y)
+        np.testing.assert_array_equal(result, expected)
+        np.testing.assert_array_equal(np.signbit(result)[result == 0], np.signbit(expected)[result == 0])
+
+
 # ---------------------------------------------------------------------- 16-bit floats
 
 SMALL_FLOATS = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
@@ -286,7 +312,7 @@ CROSS_TARGETS = {
     **{level or "host": target(level) for level in [*LEVELS, "-avx512bf16"]},
 }
 FLOAT_DTYPES = ("float32", "float64")
-OF_FLOATS = (*FLOAT64_REFERENCES, "div", "sqrt", "floor", "rint")
+OF_FLOATS = (*FLOAT64_REFERENCES, "div", "fmod", "sqrt", "floor", "rint")
 OF_FLOAT32 = {"ceil", "trunc", "pow", "round_bfloat16", "round_float16"}
 OF_NUMBERS = ("neg", "abs", "sub", "row_sum", "row_prod")
 OF_INTEGERS = ("shift_left", "shift_right")

@@ -43,7 +43,7 @@ ATTRIBUTES = {
 # Ops that are compared in other files: their operands do not come from a loop.
 ELSEWHERE = {"where", "fill", "rotate", "concat", "take", "contract"}
 # Float results that exist in no NPU dtype, or functions that the array has no primitive for; checked to be refused.
-CPU_ONLY = {"pow_integer", "floor_divide", "remainder", "fmod"}
+CPU_ONLY = {"floor_divide_float", "remainder_float", "fmod_float"}
 # Ops with more operands than a core has channels; checked to be refused.
 CPU_ONLY |= {"layer_norm_gradient", "rms_norm_gradient", "norm_weight_gradient", "opt_step_adam"}
 # Ops whose programs are larger than a core's program memory in some dtype; the CPU takes them.
