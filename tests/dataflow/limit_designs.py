@@ -100,13 +100,7 @@ def fan(inputs: int, outputs: int, fills: Sequence[int] = (), drains: Sequence[i
     host, result = d.host_buffer("x", "int32", total), d.host_buffer("y", "int32", total * outputs)
     ins = [d.fifo(f"in{i}", type, Tile(i // 2, 0), [CORE]) for i in range(inputs)]
     outs = [d.fifo(f"out{i}", type, CORE, [Tile(i // 2, 0)]) for i in range(outputs)]
-
-    def body(*ends: Any) -> None:
-        work(*(end.acquire(1) for end in ends))
-        for end in ends:
-            end.release(1)
-
-    d.worker(CORE, body, [*ins, *outs])
+    d.worker(CORE, once(work), [*ins, *outs])
     for fifo, count in zip(ins, fills or [1] * inputs, strict=True):
         for part in range(count):
             d.fill(fifo, host, AccessPattern.linear(total // count, part * (total // count)))
@@ -128,7 +122,7 @@ def cores(tiles: Sequence[Tile], columns: int) -> Design:
         shim = Tile(tile.column, 0)
         fill = d.fifo(f"in{n}", type, shim, [tile])
         drains.append(d.fifo(f"out{n}", type, tile, [shim]))
-        d.worker(tile, _once(work), [fill, drains[-1]])
+        d.worker(tile, once(work), [fill, drains[-1]])
         d.fill(fill, host, AccessPattern.linear(16))
     for i, fifo in enumerate(drains):
         d.drain(fifo, result, AccessPattern.linear(16, 16 * i))
@@ -142,7 +136,9 @@ def idle(*fifos: str) -> Design:
     return replace(design, sequence=tuple(steps))
 
 
-def _once(work: Callable[..., None]) -> Callable[..., None]:
+def once(work: Callable[..., None]) -> Callable[..., None]:
+    """Return the body of a core that calls this with one object of each fifo."""
+
     def body(*ends: Any) -> None:
         work(*(end.acquire(1) for end in ends))
         for end in ends:
@@ -183,27 +179,20 @@ def forwarded(
         result_fifo = d.fifo(f"small{n}", type, MEMTILE, [tile], dims_to_stream=dims_to_stream)
         d.forward(source, result_fifo)
         drains.append(d.fifo(f"out{n}", type, tile, [Tile(n, 0)]))
-        d.worker(tile, _once(work), [result_fifo, drains[-1]])
+        d.worker(tile, once(work), [result_fifo, drains[-1]])
         d.fill(source, host, AccessPattern.linear(total))
     for n, fifo in enumerate(drains):
         d.drain(fifo, result, AccessPattern.linear(total, n * total))
     return d.build()
 
 
-def split_join(
-    parts: int,
-    depth: int = 2,
-    join: bool = True,
-    offsets: Sequence[int] | None = None,
-    whole: int | None = None,
-) -> Design:
+def split_join(parts: int, depth: int = 2, join: bool = True, whole: int | None = None) -> Design:
     """Design whose memtile cuts objects into one part per core, and joins the results in the same or the next memtile.
 
     Args:
         parts: Number of parts of an object.
         depth: Depth of the fifos.
         join: True if split and join are in one memtile.
-        offsets: Offsets of the split, if they are not the right ones.
         whole: Elements of the split object, if they are not the right number.
     """
     part = 64
@@ -216,7 +205,7 @@ def split_join(
     tiles = [Tile(n // 4, 2 + n % 4) for n in range(parts)]
     parent = d.fifo("parent", ObjectType("int32", (elements,)), SHIM, [MEMTILE], depth)
     children = [d.fifo(f"child{n}", type, MEMTILE, [tile], depth) for n, tile in enumerate(tiles)]
-    d.split(parent, children, offsets)
+    d.split(parent, children)
     outs: list[ObjectFifo] = []
     if join:
         joined = d.fifo("joined", ObjectType("int32", (part * parts,)), MEMTILE, [SHIM], depth)
@@ -226,7 +215,7 @@ def split_join(
         outs = [d.fifo(f"result{n}", type, tile, [Tile(4 + n // 2, 0)]) for n, tile in enumerate(tiles)]
         d.columns = 8
     for fifo, child, tile in zip(outs, children, tiles, strict=True):
-        d.worker(tile, _once(work), [child, fifo])
+        d.worker(tile, once(work), [child, fifo])
     d.fill(parent, host, AccessPattern.linear(elements))
     if join:
         d.drain(joined, result, AccessPattern.linear(part * parts))
@@ -248,7 +237,7 @@ def crossing(up: int, down: int, columns: int = 1) -> Design:
     outs = [d.fifo(f"out{n}", type, tiles[n], [SHIM if down <= 2 else MEMTILE], 1) for n in range(down)]
     for n, tile in enumerate(tiles[:4]):
         ends = [*ins[n::4], *outs[n::4]]
-        d.worker(tile, _once(d.function(f"work{len(ends)}", [type] * len(ends), SOURCE)), ends)
+        d.worker(tile, once(d.function(f"work{len(ends)}", [type] * len(ends), SOURCE)), ends)
     d.fill(parent, host, AccessPattern.linear(16 * split))
     for n in range(split, up):
         d.fill(ins[n], host, AccessPattern.linear(16, 16 * n))
@@ -271,8 +260,8 @@ def neighbours(shared: int, tile: int = 16, first: Tile = CORE, second: Tile = A
     ins = [d.fifo(f"in{n}", type, SHIM, [first]) for n in range(2)]
     between = [d.fifo(f"between{n}", type, first, [second], depth) for n in range(shared)]
     out = d.fifo("out", type, second, [SHIM])
-    d.worker(first, _once(give), [*ins, *between])
-    d.worker(second, _once(take), [*between, out])
+    d.worker(first, once(give), [*ins, *between])
+    d.worker(second, once(take), [*between, out])
     for fifo in ins:
         d.fill(fifo, host, AccessPattern.linear(tile))
     d.drain(out, result, AccessPattern.linear(tile))
@@ -295,6 +284,11 @@ def with_worker(design: Design, **changes: Any) -> Design:
 def with_fifo(design: Design, position: int, **changes: Any) -> Design:
     fifo = replace(design.fifos[position], **changes)
     return replace(design, fifos=(*design.fifos[:position], fifo, *design.fifos[position + 1 :]))
+
+
+def with_offsets(design: Design, *offsets: int) -> Design:
+    """With other offsets of its first link."""
+    return replace(design, links=(replace(design.links[0], offsets=offsets), *design.links[1:]))
 
 
 def with_function(design: Design, **changes: Any) -> Design:

@@ -1,11 +1,11 @@
 """Counters and predicted times against numbers computed by hand, and against counters of the simulated array."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from limit_designs import SOURCE, once
 
 from npu_tensor.dataflow import array
 from npu_tensor.dataflow.array import ARRAYS, Tile
@@ -19,21 +19,9 @@ from npu_tensor.dataflow.cost import (
     host_bytes,
     predict,
 )
-from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectFifo, ObjectType, Source, range_
-
-SOURCE = Source(
-    "cost",
-    """#include <cstdint>
-extern "C" void nt_copy(const int32_t *x, int32_t *y, int32_t n) { for (int i = 0; i < n; i++) y[i] = x[i]; }
-""",
-)
-
+from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectFifo, ObjectType, range_
 
 X: Final = Channel(Tile(0, 0), "x", "out")
-
-
-def copy(d: Builder, x: ObjectType, y: ObjectType, cycles: int) -> Callable[..., None]:
-    return d.function("nt_copy", [x, y, "int32"], SOURCE, cycles=cycles)
 
 
 def pipeline() -> Design:
@@ -44,21 +32,14 @@ def pipeline() -> Design:
     shim, first, second = Tile(0, 0), Tile(0, 2), Tile(0, 3)
     a, b = d.fifo("a", kind, shim, [first]), d.fifo("b", kind, first, [second])
     c = d.fifo("c", kind, second, [shim])
-    function = copy(d, kind, kind, 100)
+    work = once(d.function("work", [kind, kind], SOURCE, cycles=100))
 
-    def body(source: Any, result: Any) -> None:
+    def body(*ends: Any) -> None:
         for _ in range_(4):
-            function(source.acquire(1), result.acquire(1), 256)
-            source.release(1)
-            result.release(1)
-
-    def once(source: Any, result: Any) -> None:
-        function(source.acquire(1), result.acquire(1), 256)
-        source.release(1)
-        result.release(1)
+            work(*ends)
 
     d.worker(first, body, [a, b])
-    d.worker(second, once, [b, c])
+    d.worker(second, work, [b, c])
     d.fill(a, x, AccessPattern.linear(2048))
     d.fill(a, x, AccessPattern(2048, (1, 1, 32, 64), (0, 0, 64, 1)))
     d.drain(c, y, AccessPattern.linear(4096))
@@ -77,15 +58,9 @@ def broadcast_and_join() -> Design:
     parts = [d.fifo(f"part{i}", small, core, [Tile(1, 1)]) for i, core in enumerate(cores)]
     result = d.fifo("result", large, Tile(1, 1), [Tile(1, 0)])
     d.join(parts, result)
-    function = copy(d, small, small, 50)
-
-    def body(source: Any, result: Any) -> None:
-        function(source.acquire(1), result.acquire(1), 128)
-        source.release(1)
-        result.release(1)
-
+    work = d.function("work", [small, small], SOURCE, cycles=50)
     for core, part in zip(cores, parts, strict=True):
-        d.worker(core, body, [shared, part])
+        d.worker(core, once(work), [shared, part])
     d.fill(source, x, AccessPattern.linear(2048))
     d.drain(result, y, AccessPattern(0, (16, 4, 1, 128), (128, 2048, 0, 1)))
     return d.build()
@@ -168,14 +143,7 @@ def test_waits_with_nothing_else_in_flight() -> None:
     x, y = d.host_buffer("x", "int32", 32), d.host_buffer("y", "int32", 32)
     kind = ObjectType("int32", (8,))
     a, b = d.fifo("a", kind, Tile(0, 0), [Tile(0, 2)]), d.fifo("b", kind, Tile(0, 2), [Tile(0, 0)])
-    function = copy(d, kind, kind, 1)
-
-    def body(source: Any, result: Any) -> None:
-        function(source.acquire(1), result.acquire(1), 8)
-        source.release(1)
-        result.release(1)
-
-    d.worker(Tile(0, 2), body, [a, b])
+    d.worker(Tile(0, 2), once(d.function("work", [kind, kind], SOURCE)), [a, b])
     groups = [d.group() for _ in range(4)]
     for number, group in enumerate(groups):
         d.fill(a, x, AccessPattern.linear(8, 8 * number), group)

@@ -31,6 +31,7 @@ from limit_designs import (
     with_fifo,
     with_function,
     with_host_buffers,
+    with_offsets,
     with_transfers,
     with_values,
     with_worker,
@@ -52,7 +53,8 @@ class Case(NamedTuple):
     rule: str = ""
 
 
-CORE_MEMORY = [
+CASES = [
+    # --- core memory
     Case("stack and buffers of 65536 bytes less 64", lambda: copy(tile=4016, spare=192)),
     Case("4 bytes more, which take 64", lambda: copy(tile=4016, spare=196), "core memory"),
     Case(
@@ -84,33 +86,23 @@ CORE_MEMORY = [
         lambda: neighbours(1, tile=1024, depth=14, first=Tile(1, 2), second=CORE),
         "core memory",
     ),
-]
-
-STACK = [
+    # --- stack
     Case("stack of no whole words", lambda: copy(stack=1026), "alignment"),
     Case("stack before 64 bytes on aie2p", lambda: copy(stack=1056, tile=16), "alignment"),
     Case("stack before objects of 64 bytes on aie2", lambda: copy(stack=1056, tile=16, arch="aie2")),
     Case("no stack", lambda: copy(stack=0), "size"),
     Case("LINT 1: stack of 65536 bytes", lambda: copy(stack=65536), "stack, core memory"),
-]
-
-PROGRAM = [
+    # --- program
     Case("function of 15 KB", lambda: copy(program_bytes=15000)),
     Case("function of 16 KB", lambda: copy(program_bytes=16384), "program memory"),
-]
-
-MEMTILE_MEMORY = [
+    # --- memtile memory
     Case("524288 bytes", lambda: forwarded(65536, 256, depth=2)),
     Case("8 bytes more", lambda: forwarded(65537, 1, depth=2), "memtile memory"),
     Case("descriptor of 131071 words", lambda: forwarded(131071, 1, depth=1)),
     Case("descriptor of 131072 words", lambda: forwarded(131072, 256, depth=1), "descriptor length"),
-]
-
-LENGTHS = [
+    # --- lengths
     Case("core: descriptor of 16384 words", lambda: copy(tile=16384, depth=1), "descriptor length, core memory"),
-]
-
-CHANNELS = [
+    # --- channels
     Case("core: 2 in, 2 out", lambda: fan(2, 2)),
     Case("core: 3 in", lambda: fan(3, 1), "DMA channels"),
     Case("core: 3 out", lambda: fan(1, 3), "DMA channels"),
@@ -135,9 +127,7 @@ CHANNELS = [
     Case("memtile: split into 6", lambda: split_join(6, join=False)),
     Case("memtile: split into 7", lambda: split_join(7, depth=1, join=False), "DMA channels"),
     Case("memtile: 7 forwards", lambda: forwarded(64, 64, count=7), "DMA channels"),
-]
-
-CORES = [
+    # --- cores
     Case("a fifth row", lambda: cores([Tile(0, 6)], 1), "tile"),
     Case("8 columns of npu2", lambda: cores([Tile(7, 5)], 8)),
     Case("a ninth column", lambda: cores([Tile(8, 2)], 8), "tile"),
@@ -146,9 +136,7 @@ CORES = [
     Case("5 columns of npu1", lambda: replace(cores([Tile(3, 2)], 5), arch="aie2"), "columns"),
     Case("another generation", lambda: replace(copy(), arch="aie4"), "arch"),
     Case("two workers on a core", lambda: replace(copy(), workers=copy().workers * 2), "one worker per core"),
-]
-
-DESCRIPTORS = [
+    # --- descriptors
     Case("core: window of 14", lambda: copy(Linear(14 * 32), tile=16, depth=14, hold=14), "buffer descriptors"),
     Case("memtile: split and join of 2, depth 4", lambda: split_join(2, 4)),
     Case("memtile: split and join of 2, depth 5", lambda: split_join(2, 5), "buffer descriptors"),
@@ -166,9 +154,7 @@ DESCRIPTORS = [
         "sequence descriptors",
     ),
     Case("sequence: freed by the end of their group", lambda: in_groups(cut(24), 4)),
-]
-
-OBJECTS = [
+    # --- objects
     Case("16 bfloat16", lambda: copy(Linear(64), "bfloat16", 16)),
     Case("15 bfloat16", lambda: copy(Linear(60), "bfloat16", 15), "object size"),
     *(
@@ -177,9 +163,7 @@ OBJECTS = [
     ),
     Case("fifo of bool", lambda: copy(dtype="bool"), "dtype"),
     Case("fifo of no size", lambda: with_fifo(copy(), 0, type=ObjectType("int32", (4, 0))), "size"),
-]
-
-PATTERNS = [
+    # --- patterns
     Case("linear: 2^32 - 1 words", lambda: copy(Linear(2**32 - 1), tile=257)),
     Case("linear: 2^32 words", lambda: copy(Linear(2**32)), "access length"),
     Case("linear, repeated", lambda: copy(pattern((4, 1, 1, 4096), (4096, 0, 0, 1)))),
@@ -230,10 +214,7 @@ PATTERNS = [
         lambda: copy(pattern((1, 2, 2, 16), (0, -32, 16, 1), offset=32), tile=16, host=128),
         "access stride",
     ),
-]
-
-
-DIMS = [
+    # --- dims
     Case("memtile: 4 dimensions", lambda: forwarded(256, 256, dims_to_stream=[(4, 64), (4, 4), (4, 16), (4, 1)])),
     Case(
         "memtile: 5 dimensions",
@@ -296,9 +277,7 @@ DIMS = [
         "dims product",
     ),
     Case("dims at a shim tile", lambda: with_fifo(copy(), 0, dims_to_stream=((256, 1),)), "dims count"),
-]
-
-WORKERS = [
+    # --- workers
     Case("acquire as many as the depth", lambda: copy(Linear(3 * 256), depth=3, hold=3)),
     Case(
         "acquire 4 of depth 3", lambda: with_fifo(copy(Linear(4 * 64), tile=64, depth=4, hold=4), 0, depth=3), "acquire"
@@ -342,10 +321,7 @@ WORKERS = [
         ),
         "release",
     ),
-]
-
-
-FIFOS = [
+    # --- fifos
     Case(
         "fifo without consumer",
         lambda: with_fifo(copy(), 1, consumers=(), dims_from_stream=()),
@@ -366,13 +342,11 @@ FIFOS = [
     Case("lock value of 64", lambda: neighbours(1, depth=64), "lock value"),
     Case("core locks: 16", lambda: neighbours(6)),
     Case("core locks: 18", lambda: neighbours(7), "locks"),
-]
-
-LINKS = [
-    Case("split without gaps", lambda: split_join(4, offsets=[0, 64, 128, 192])),
-    Case("LINT 6: gap", lambda: split_join(2, offsets=[0, 68], whole=132), "link offsets"),
-    Case("LINT 6: overlap", lambda: split_join(2, offsets=[0, 60]), "link offsets"),
-    Case("one offset too few", lambda: split_join(3, offsets=[0, 64]), "link offsets"),
+    # --- links
+    Case("split without gaps", lambda: split_join(4)),
+    Case("LINT 6: gap", lambda: with_offsets(split_join(2, whole=132), 0, 68), "link offsets"),
+    Case("LINT 6: overlap", lambda: with_offsets(split_join(2), 0, 60), "link offsets"),
+    Case("one offset too few", lambda: with_offsets(split_join(3), 0, 64), "link offsets"),
     Case("forward that divides", lambda: forwarded(1024, 256)),
     Case("LINT 6: forward that does not", lambda: forwarded(1024, 384), "link sizes"),
     Case(
@@ -388,9 +362,7 @@ LINKS = [
         ),
         "link sides",
     ),
-]
-
-SEQUENCE = [
+    # --- sequence
     Case("LINT 5: up to the end", lambda: copy(Linear(1024, 16), host=1040)),
     Case("LINT 5: past the end", lambda: copy(Linear(1024, 16), host=1036), "access bounds"),
     Case("LINT 5: before the beginning", lambda: copy(Linear(1024, -16), host=1040), "access bounds"),
@@ -409,25 +381,6 @@ SEQUENCE = [
     Case(
         "no drain at all", lambda: replace(copy(), sequence=(copy().sequence[0], copy().sequence[-1])), "balance, wait"
     ),
-]
-
-
-CASES = [
-    *CORE_MEMORY,
-    *STACK,
-    *PROGRAM,
-    *MEMTILE_MEMORY,
-    *LENGTHS,
-    *CHANNELS,
-    *CORES,
-    *DESCRIPTORS,
-    *OBJECTS,
-    *PATTERNS,
-    *DIMS,
-    *WORKERS,
-    *FIFOS,
-    *LINKS,
-    *SEQUENCE,
 ]
 
 
