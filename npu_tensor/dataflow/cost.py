@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 from npu_tensor.dataflow.array import RATES, STREAM_BYTES_PER_CYCLE, Array, Tile
 from npu_tensor.dataflow.checks.balance import Flow
-from npu_tensor.dataflow.checks.index import Index, walk
+from npu_tensor.dataflow.checks.index import Index, fifo_ends, walk
 from npu_tensor.dataflow.design import AccessPattern, Design, FunctionCall, KernelFunction, Loop, Statement, Transfer
 
 CALL_CYCLES: Final[int] = RATES["both"]["call_cycles"]
@@ -136,13 +136,12 @@ def count(design: Design) -> Counters:
         body = sum(_cycles(statement, functions) * repeats for statement, repeats in statements)
         rounds, _ = flow.rounds.get(worker.tile, (0, ""))
         cycles[worker.tile] = int(rounds * body)
-    stream_bytes = {}
+    stream_bytes: dict[Channel, int] = {}
     for fifo in design.fifos:
         objects, _ = flow.objects.get(fifo.name, (0, ""))
         if objects and fifo.shared_memory is None:
             nbytes = int(objects * fifo.type.nbytes)
-            stream_bytes[Channel(fifo.producer, fifo.name, "out")] = nbytes
-            stream_bytes.update({Channel(tile, fifo.name, "in"): nbytes for tile in fifo.consumers})
+            stream_bytes |= {Channel(end.tile, fifo.name, end.direction): nbytes for end in fifo_ends(fifo)}
     itemsizes = {buffer.name: buffer.type.itemsize for buffer in design.host_buffers}
     transfers = flow.index.transfers
     ddr_bytes = sum(host_bytes(transfer.pattern, itemsizes[transfer.buffer]) for transfer in transfers)
@@ -156,7 +155,7 @@ def tasks_of(design: Design) -> dict[Channel, int]:
     for step in design.sequence:
         if isinstance(step, Transfer):
             end = design.shim_ends[step.fifo]
-            tasks[Channel(Tile(end.column, 0), step.fifo, "out" if end.direction == "out" else "in")] += 1
+            tasks[Channel(end.tile, step.fifo, end.direction)] += 1
     return dict(tasks)
 
 

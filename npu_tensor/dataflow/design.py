@@ -38,6 +38,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Self
 from weakref import WeakKeyDictionary, ref
@@ -190,6 +191,11 @@ class Link:
     def kind(self) -> Literal["split", "join", "forward"]:
         """Kind of link in IRON's terms."""
         return "split" if len(self.outputs) > 1 else "join" if len(self.inputs) > 1 else "forward"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the fifos whose objects are parts of the single fifo's objects; empty for a forward."""
+        return {"split": self.outputs, "join": self.inputs, "forward": ()}[self.kind]
 
 
 @dataclass(frozen=True)
@@ -378,8 +384,13 @@ class ShimEnd(NamedTuple):
     """Connection of a fifo with the host: a channel of a column's shim. direction: "out" of the shim, or "in"."""
 
     column: int
-    direction: str
+    direction: Literal["in", "out"]
     channel: int
+
+    @property
+    def tile(self) -> Tile:
+        """Shim tile."""
+        return Tile(self.column, 0)
 
 
 @dataclass(frozen=True)
@@ -422,8 +433,9 @@ class Configuration:
         counts: Counter[tuple[int, str]] = Counter()
         ends = {}
         for fifo in sorted(self.fifos, key=lambda fifo: fifo.name):
-            for tile, direction in ((fifo.producer, "out"), *((consumer, "in") for consumer in fifo.consumers)):
+            for number, tile in enumerate((fifo.producer, *fifo.consumers)):
                 if tile.kind == "shim":
+                    direction: Literal["in", "out"] = "in" if number else "out"
                     ends[fifo.name] = ShimEnd(tile.column, direction, counts[tile.column, direction])
                     counts[tile.column, direction] += 1
         return ends
@@ -701,18 +713,15 @@ class Builder(SequenceBuilder):
         self._fifos.append(fifo)
         return fifo
 
-    def split(self, parent: ObjectFifo, children: Sequence[ObjectFifo], offsets: Sequence[int] | None = None) -> None:
-        """Let the memtile that consumes `parent` cut each object into one object of each child.
-
-        Without offsets the children lie one after another.
-        """
+    def split(self, parent: ObjectFifo, children: Sequence[ObjectFifo]) -> None:
+        """Let the memtile that consumes `parent` cut each object into one object of each child, in their order."""
         names = tuple(child.name for child in children)
-        self._links.append(Link(parent.consumers[0], (parent.name,), names, _offsets(children, offsets)))
+        self._links.append(Link(parent.consumers[0], (parent.name,), names, _offsets(children)))
 
-    def join(self, children: Sequence[ObjectFifo], parent: ObjectFifo, offsets: Sequence[int] | None = None) -> None:
+    def join(self, children: Sequence[ObjectFifo], parent: ObjectFifo) -> None:
         """Let the memtile that produces `parent` put one object of each child into each of its objects."""
         names = tuple(child.name for child in children)
-        self._links.append(Link(parent.producer, names, (parent.name,), _offsets(children, offsets)))
+        self._links.append(Link(parent.producer, names, (parent.name,), _offsets(children)))
 
     def forward(self, source: ObjectFifo, result: ObjectFifo) -> None:
         """Let the memtile between two fifos pass the objects on."""
@@ -775,11 +784,6 @@ def _dims(dims: Sequence[tuple[int, int]]) -> Dims:
     return tuple(Dim(*dim) for dim in dims)
 
 
-def _offsets(children: Sequence[ObjectFifo], offsets: Sequence[int] | None) -> tuple[int, ...]:
-    if offsets is not None:
-        return tuple(offsets)
-    starts, position = [], 0
-    for child in children:
-        starts.append(position)
-        position += child.type.elements
-    return tuple(starts)
+def _offsets(children: Sequence[ObjectFifo]) -> tuple[int, ...]:
+    """Return the starts of objects that lie one after another, in elements."""
+    return tuple(accumulate((child.type.elements for child in children[:-1]), initial=0))

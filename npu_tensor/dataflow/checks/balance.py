@@ -50,16 +50,15 @@ class Flow:
             for name in (*link.inputs, *link.outputs):
                 self.links[name].append(link)
         # A fifo without a transfer, of a channel that is idle in the run, has no objects.
-        moved = {fifo.name: 0 for fifo in index.design.fifos if index.shim_end(fifo)}
-        for transfer in self.index.transfers:
-            itemsize = self.index.host_buffers[transfer.buffer].type.itemsize
+        moved = dict.fromkeys(index.design.shim_ends, 0)
+        for transfer in index.transfers:
+            itemsize = index.host_buffers[transfer.buffer].type.itemsize
             moved[transfer.fifo] += transfer.pattern.elements * itemsize
         # Drains are compared with the objects that arrive. They determine the counts only of fifos that no fill
         # reaches.
-        for verb, fills in (("fills bring", True), ("drains take", False)):
+        for verb, direction in (("fills bring", "out"), ("drains take", "in")):
             for name, nbytes in moved.items():
-                fifo = self.index.fifos[name]
-                if (fifo.producer.kind == "shim") == fills:
+                if index.design.shim_ends[name].direction == direction:
                     self._transferred(name, nbytes, verb)
             self._spread()
 

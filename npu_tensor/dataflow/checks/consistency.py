@@ -292,7 +292,7 @@ def ends(index: Index) -> Iterator[Violation]:
     moved = {transfer.fifo for transfer in index.transfers}
     for end in index.ends:
         name, tile = end.fifo.name, end.tile
-        used = {"shim": True, "memtile": (name, tile) in index.links_at, "core": workers[name, tile] > 0}
+        used = {"shim": True, "memtile": (name, tile) in index.link_at, "core": workers[name, tile] > 0}
         if not used[tile.kind]:
             what = {"memtile": "link", "core": "worker"}[tile.kind]
             role = "produces for" if end.direction == "out" else "consumes from"
@@ -300,5 +300,5 @@ def ends(index: Index) -> Iterator[Violation]:
                 "unused end", name, f"no {what} at {tile} {role} fifo {name}; both ends of a fifo must be used."
             )
     for name in moved:
-        if index.shim_end(index.fifos[name]) is None:
+        if name not in index.design.shim_ends:
             yield Violation("fifo ends", name, f"a transfer uses fifo {name}, which has no end in a shim tile.")

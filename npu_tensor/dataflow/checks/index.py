@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -55,6 +54,13 @@ class FifoEnd(NamedTuple):
     dims: Dims
 
 
+def fifo_ends(fifo: ObjectFifo) -> list[FifoEnd]:
+    """Return the ends of a fifo, the producer before the consumers."""
+    orders = fifo.dims_from_stream or ((),) * len(fifo.consumers)
+    consumers = [FifoEnd(fifo, tile, "in", dims) for tile, dims in zip(fifo.consumers, orders, strict=False)]
+    return [FifoEnd(fifo, fifo.producer, "out", fifo.dims_to_stream), *consumers]
+
+
 class BufferPool(NamedTuple):
     """Buffers of a fifo in the memory of a tile, and the locks that guard them."""
 
@@ -102,7 +108,7 @@ def walk(
 
 
 class Index:
-    """Lookups of a design by name and by tile. Attributes after `links_at` require valid references."""
+    """Lookups of a design by name and by tile. Attributes after `link_at` require valid references."""
 
     def __init__(self, design: Design) -> None:
         self.design = design
@@ -122,21 +128,12 @@ class Index:
     @cached_property
     def ends(self) -> list[FifoEnd]:
         """Ends of all fifos, each producer before its consumers."""
-        ends = []
-        for fifo in self.design.fifos:
-            ends.append(FifoEnd(fifo, fifo.producer, "out", fifo.dims_to_stream))
-            walks = fifo.dims_from_stream or ((),) * len(fifo.consumers)
-            ends += [FifoEnd(fifo, tile, "in", dims) for tile, dims in zip(fifo.consumers, walks, strict=False)]
-        return ends
+        return [end for fifo in self.design.fifos for end in fifo_ends(fifo)]
 
     @cached_property
-    def links_at(self) -> dict[tuple[str, Tile], list[Link]]:
-        """Links that use the end of a fifo at a tile."""
-        links = defaultdict(list)
-        for link in self.design.links:
-            for name in (*link.inputs, *link.outputs):
-                links[name, link.tile].append(link)
-        return links
+    def link_at(self) -> dict[tuple[str, Tile], Link]:
+        """Link that uses the end of a fifo at a tile."""
+        return {(name, link.tile): link for link in self.design.links for name in (*link.inputs, *link.outputs)}
 
     @cached_property
     def shared(self) -> dict[str, Tile]:
@@ -196,40 +193,22 @@ class Index:
     @cached_property
     def descriptors(self) -> list[Descriptors]:
         """Descriptors of the DMA of every core and memtile, in the order of `channels`."""
-        violations = []
+        descriptors = []
         for end in self.channels:
             if end.tile.kind == "core":
-                violations.append(Descriptors(end, self.buffers(end.fifo, end.tile), size(end.fifo.type)))
+                descriptors.append(Descriptors(end, self.buffers(end.fifo, end.tile), size(end.fifo.type)))
             elif end.tile.kind == "memtile":
-                violations += [self._link_descriptors(end, link) for link in self.links_at[end.fifo.name, end.tile]]
-        return violations
+                descriptors.append(self._link_descriptors(end, self.link_at[end.fifo.name, end.tile]))
+        return descriptors
 
     def _link_descriptors(self, end: FifoEnd, link: Link) -> Descriptors:
         stored = self.stored(link)
-        parts: Sequence[str] = link.outputs if link.kind == "split" else link.inputs
-        if link.kind == "forward":
+        if not link.parts:
             return Descriptors(end, stored.depth, size(stored.type))
-        if end.fifo.name not in parts:  # the whole object, which moves part by part
-            longest = max(size(self.fifos[name].type) for name in parts)
-            return Descriptors(end, stored.depth * len(parts), longest)
+        if end.fifo.name not in link.parts:  # the whole object, which moves part by part
+            longest = max(size(self.fifos[name].type) for name in link.parts)
+            return Descriptors(end, stored.depth * len(link.parts), longest)
         return Descriptors(end, stored.depth, size(end.fifo.type))
-
-    @cached_property
-    def by_tile(self) -> dict[Tile, list[FifoEnd]]:
-        """Ends with a DMA channel at each tile."""
-        ends = defaultdict(list)
-        for end in self.channels:
-            ends[end.tile].append(end)
-        return ends
-
-    def shim_end(self, fifo: ObjectFifo) -> FifoEnd | None:
-        """Return the shim end of a fifo: the producer's tile if that is a shim, else a consumer's."""
-        if fifo.producer.kind == "shim":
-            return FifoEnd(fifo, fifo.producer, "out", ())
-        for tile in fifo.consumers:
-            if tile.kind == "shim":
-                return FifoEnd(fifo, tile, "in", ())
-        return None
 
     def consumes(self, worker: Worker, name: str) -> bool:
         """Return True if a worker takes objects from a fifo, and False if it produces them."""

@@ -67,14 +67,13 @@ def dims(index: Index) -> Iterator[Violation]:
 
 
 def _partition(index: Index, link: Link) -> Iterator[Violation]:
-    whole = index.fifos[(link.inputs if link.kind == "split" else link.outputs)[0]].type
-    names = link.outputs if link.kind == "split" else link.inputs
-    if len(link.offsets) != len(names):
-        message = f"{_name(link)} has {len(link.offsets)} offsets for {len(names)} parts."
+    whole = index.stored(link).type
+    if len(link.offsets) != len(link.parts):
+        message = f"{_name(link)} has {len(link.offsets)} offsets for {len(link.parts)} parts."
         yield Violation("link offsets", str(link.tile), message)
         return
     position = 0
-    for name, offset in zip(names, link.offsets, strict=True):
+    for name, offset in zip(link.parts, link.offsets, strict=True):
         part = index.fifos[name].type
         if part.dtype != whole.dtype:
             yield Violation("link offsets", name, f"{_name(link)}: {name} has {part}, the whole {whole}.")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from npu_tensor.dataflow.checks.index import FifoEnd, Index, Violation
 from npu_tensor.dataflow.checks.limits import ITERATIONS, LIMITS, STATIC_SIZE, WORD
-from npu_tensor.dataflow.design import AccessPattern, HostBuffer, ObjectType
+from npu_tensor.dataflow.design import AccessPattern, HostBuffer, ObjectType, ShimEnd
 
 
 def access_patterns(index: Index) -> Iterator[Violation]:
@@ -15,15 +15,14 @@ def access_patterns(index: Index) -> Iterator[Violation]:
     for name, buffer, pattern in dict.fromkeys(
         (transfer.fifo, transfer.buffer, transfer.pattern) for transfer in index.transfers
     ):
-        end = index.shim_end(index.fifos[name])
-        if end is not None:
-            yield from _AccessPattern(end, index.host_buffers[buffer], pattern).violations()
+        yield from _AccessPattern(name, index.design.shim_ends[name], index.host_buffers[buffer], pattern).violations()
 
 
 class _AccessPattern:
     """Access of a transfer to a host buffer."""
 
-    def __init__(self, end: FifoEnd, buffer: HostBuffer, pattern: AccessPattern) -> None:
+    def __init__(self, fifo: str, end: ShimEnd, buffer: HostBuffer, pattern: AccessPattern) -> None:
+        self.fifo = fifo
         self.end = end
         self.buffer = buffer
         self.offset, self.sizes, self.strides = pattern
@@ -32,7 +31,7 @@ class _AccessPattern:
     def violation(self, what: str, text: str) -> Violation:
         kind = "fill" if self.end.direction == "out" else "drain"
         walk = f"sizes {list(self.sizes)}, strides {list(self.strides)}, offset {self.offset} of {self.buffer.name}"
-        message = f"{self.end.tile}: the {kind} of fifo {self.end.fifo.name} with {walk}: {text}"
+        message = f"{self.end.tile}: the {kind} of fifo {self.fifo} with {walk}: {text}"
         return Violation(f"access {what}", self.buffer.name, message)
 
     def violations(self) -> Iterator[Violation]:
@@ -171,10 +170,7 @@ def _walked(index: Index, end: FifoEnd) -> list[ObjectType]:
     That is an object, or any of its parts in a split or join. A forward moves the larger of its two objects on both
     sides, because the memtile holds that one.
     """
-    for link in index.links_at.get((end.fifo.name, end.tile), ()):
-        if link.kind == "forward":
-            return [index.stored(link).type]
-        parts = link.outputs if link.kind == "split" else link.inputs
-        if end.fifo.name not in parts:
-            return [index.fifos[name].type for name in parts]
-    return [end.fifo.type]
+    link = index.link_at.get((end.fifo.name, end.tile))
+    if link is None or end.fifo.name in link.parts:
+        return [end.fifo.type]
+    return [index.fifos[name].type for name in link.parts] or [index.stored(link).type]

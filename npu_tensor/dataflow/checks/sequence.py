@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.checks.index import Index, Violation
 from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH, SHIM_DESCRIPTORS
 from npu_tensor.dataflow.design import Finish, ObjectFifo, Transfer
@@ -50,15 +51,16 @@ def waits(index: Index) -> Iterator[Violation]:
 def descriptors(index: Index) -> Iterator[Violation]:
     """Check the buffer descriptors of a shim tile. Each transfer uses one until its group is finished."""
     limit = SHIM_DESCRIPTORS.get(index.design.arch, 0)
-    in_use: dict[object, list[int]] = defaultdict(list)
-    most: dict[object, int] = {}
+    in_use: dict[Tile, list[int]] = defaultdict(list)
+    most: dict[Tile, int] = {}
     for step in index.design.sequence:
         if isinstance(step, Finish):
-            for tile in in_use:
-                in_use[tile] = [group for group in in_use[tile] if group != step.group]
-        elif (end := index.shim_end(index.fifos[step.fifo])) is not None:
-            in_use[end.tile].append(step.group)
-            most[end.tile] = max(most.get(end.tile, 0), len(in_use[end.tile]))
+            for tile, groups in in_use.items():
+                in_use[tile] = [group for group in groups if group != step.group]
+        else:
+            tile = index.design.shim_ends[step.fifo].tile
+            in_use[tile].append(step.group)
+            most[tile] = max(most.get(tile, 0), len(in_use[tile]))
     for tile, count in most.items():
         if count > limit:
             message = f"{tile} has {count} transfers in unfinished groups, and can have {limit}; finish groups sooner."
@@ -72,10 +74,9 @@ def queues(index: Index) -> Iterator[Violation]:
         most[fifo.name] = max(most.get(fifo.name, 0), len(running[fifo.name]))
     for name, count in most.items():
         if count > QUEUE_DEPTH:
-            end = index.shim_end(index.fifos[name])
             message = (
-                f"{end.tile if end else 'a shim'} gets {count} transfers of fifo {name} without a wait between, and "
-                f"its channel queues {QUEUE_DEPTH}; finish a group with a waiting drain after {QUEUE_DEPTH}."
+                f"{index.design.shim_ends[name].tile} gets {count} transfers of fifo {name} without a wait between, "
+                f"and its channel queues {QUEUE_DEPTH}; finish a group with a waiting drain after {QUEUE_DEPTH}."
             )
             yield Violation("shim queue", name, message)
 

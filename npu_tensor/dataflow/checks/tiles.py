@@ -148,13 +148,14 @@ def program(index: Index) -> Iterator[Violation]:
 
 def channels(index: Index) -> Iterator[Violation]:
     """Check the DMA channels: one for each end of a fifo, but none between neighbouring cores."""
-    for tile, ends in index.by_tile.items():
+    users: dict[tuple[Tile, str], list[str]] = defaultdict(list)
+    for end in index.channels:
+        users[end.tile, end.direction].append(end.fifo.name)
+    for (tile, direction), names in users.items():
         limit = LIMITS[tile.kind].channels
-        for direction, word in (("in", "input"), ("out", "output")):
-            names = [end.fifo.name for end in ends if end.direction == direction]
-            if len(names) > limit:
-                message = f"{tile} needs {len(names)} {word} DMA channels ({', '.join(names)}), and has {limit}."
-                yield Violation("DMA channels", str(tile), message)
+        if len(names) > limit:
+            message = f"{tile} needs {len(names)} {direction}put DMA channels ({', '.join(names)}), and has {limit}."
+            yield Violation("DMA channels", str(tile), message)
 
 
 def streams(index: Index) -> Iterator[Violation]:
