@@ -62,22 +62,20 @@ _NUMBERS: Final = {
 
 
 class _Compiler(NamedTuple):
-    """C++ compiler of this machine.
+    """C++ compiler of this machine, or the reason why there is none.
 
     Attributes:
         command: Command line that starts it.
         version: Name and version as one word.
         identity: Digest of all macros predefined for this machine and by its headers, which identify the native
             instruction set and the C library.
+        missing: Reason why there is none, in one sentence, or None.
     """
 
-    command: tuple[str, ...]
-    version: str
-    identity: str
-
-
-class _Failed(NamedTuple):
-    reason: str
+    command: tuple[str, ...] = ()
+    version: str = "none"
+    identity: str = ""
+    missing: str | None = None
 
 
 _PROBE: Final = (*_FLAGS, "-dM", "-E", "-include", "nt_host.hpp", "-x", "c++", os.devnull, "-o", "macros.h")
@@ -102,12 +100,12 @@ _VERSION_MACROS: Final = {
 
 
 @cache
-def _find(cxx: str | None, path: str | None) -> _Compiler | _Failed:
+def _find(cxx: str | None, path: str | None) -> _Compiler:
     """Return the compiler set by CXX, or else the first usable one. The arguments are the relevant environment."""
     try:
         chosen = shlex.split(cxx or "")
     except ValueError:  # an unbalanced quote
-        return _Failed(f"CXX={cxx} has an open quote; unset CXX or name a C++ compiler")
+        return _Compiler(missing=f"CXX={cxx} has an open quote; unset CXX or name a C++ compiler")
     tried = []
     for command in [chosen] if chosen else [["c++"], ["g++"], ["clang++"]]:
         if shutil.which(command[0], path=path) is None:
@@ -127,41 +125,35 @@ def _find(cxx: str | None, path: str | None) -> _Compiler | _Failed:
         return _Compiler(tuple(command), version, hashlib.sha256(macros.encode()).hexdigest())
     if chosen:
         found = f" ({tried[0]}) takes no C++20 for {platform.machine()}" if tried else " names no program"
-        return _Failed(f"CXX={cxx}{found}; unset CXX or name a C++ compiler")
+        return _Compiler(missing=f"CXX={cxx}{found}; unset CXX or name a C++ compiler")
     if tried:
-        return _Failed(f"no C++ compiler of this machine ({', '.join(tried)}) takes C++20 for {platform.machine()}")
-    return _Failed("this machine has no C++ compiler: CXX is not set, and there is no c++, g++ or clang++")
+        names = ", ".join(tried)
+        return _Compiler(missing=f"no C++ compiler of this machine ({names}) takes C++20 for {platform.machine()}")
+    return _Compiler(missing="this machine has no C++ compiler: CXX is not set, and there is no c++, g++ or clang++")
 
 
-def _compiler() -> _Compiler | _Failed:
+def _compiler() -> _Compiler:
     return _find(os.environ.get("CXX"), os.environ.get("PATH"))
 
 
 def reason() -> str | None:
     """Return in one sentence why kernels cannot be compiled for this machine, or None if they can."""
-    compiler = _compiler()
-    return compiler.reason if isinstance(compiler, _Failed) else None
+    return _compiler().missing
 
 
 def toolchain() -> str:
     """Return the compiler and its version as one word, "host-gcc12.2.0"; "host-none" without one."""
-    compiler = _compiler()
-    return f"host-{'none' if isinstance(compiler, _Failed) else compiler.version}"
+    return f"host-{_compiler().version}"
 
 
 def ingredients(source: Source, arch: Arch) -> dict[str, Any]:
     """Return the dependencies of a library except for its source's text: compiler, flags, and included headers."""
     compiler = _compiler()
     return {
-        "compiler": "" if isinstance(compiler, _Failed) else compiler.identity,
-        "flags": [*_own_flags(compiler), *_VISIBLE_FLAGS, *_arch_flags(arch), *source.flags],
+        "compiler": compiler.identity,
+        "flags": [*compiler.command[1:], *_VISIBLE_FLAGS, *_arch_flags(arch), *source.flags],
         "headers": headers.digests(source.text + _ENTRIES_INCLUDE, _INCLUDES),
     }
-
-
-def _own_flags(compiler: _Compiler | _Failed) -> tuple[str, ...]:
-    """Return the arguments after the program in CXX."""
-    return () if isinstance(compiler, _Failed) else compiler.command[1:]
 
 
 def _arch_flags(arch: Arch) -> tuple[str, ...]:
@@ -277,8 +269,8 @@ def library(source: Source, arch: Arch, functions: Sequence[KernelFunction] = ()
         BuildError: Compilation failed.
     """
     compiler = _compiler()
-    if isinstance(compiler, _Failed):
-        raise BuildError(compiler.reason)
+    if compiler.missing is not None:
+        raise BuildError(compiler.missing)
     entries = "".join(map(_entry, functions))
     made_from = {
         "arch": arch,
