@@ -16,6 +16,7 @@ class Scheduler:
 
     def __init__(self) -> None:
         self.ready: deque[greenlet] = deque()
+        self.gates: list[Gate] = []
         self._started: list[greenlet] = []
         self._main: greenlet | None = None
 
@@ -47,23 +48,29 @@ class Scheduler:
         assert self._main is not None
         self._main.switch()
 
+    @property
+    def complaints(self) -> list[str]:
+        """Explanations of all waiting coroutines, in the order in which their gates were made."""
+        return [complaint for gate in self.gates if (complaint := gate.complaint) is not None]
+
 
 class Gate:
-    """Wait point for at most one coroutine, which calls `wait` in a loop that checks its condition.
+    """Wait point for at most one coroutine, which calls `wait` in a loop that checks its condition."""
 
-    reason: callable that explains why it waits, or returns None if that is not worth reporting.
-    """
-
-    __slots__ = ("_scheduler", "_waiting", "reason")
+    __slots__ = ("_reason", "_scheduler", "_waiting")
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._waiting: greenlet | None = None
-        self.reason: Callable[[], str | None] | None = None
+        self._reason: Callable[[], str | None] = lambda: None
+        scheduler.gates.append(self)
 
     def wait(self, reason: Callable[[], str | None]) -> None:
-        """Suspend the coroutine until `open` is called."""
-        self.reason = reason
+        """Suspend the coroutine until `open` is called.
+
+        reason: function that explains why it waits, or returns None if that is not worth reporting.
+        """
+        self._reason = reason
         self._waiting = getcurrent()
         self._scheduler.suspend()
 
@@ -76,4 +83,4 @@ class Gate:
     @property
     def complaint(self) -> str | None:
         """Explanation of the waiting coroutine, or None."""
-        return self.reason() if self._waiting is not None and self.reason is not None else None
+        return None if self._waiting is None else self._reason()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from npu_tensor.dataflow.array import Tile
-from npu_tensor.dataflow.checks.index import Index
+from npu_tensor.dataflow.checks.index import FifoEnd, Index, fifo_ends
 from npu_tensor.dataflow.cost import Channel, Counters, tasks_of, waits_of
-from npu_tensor.dataflow.design import Design, Dims, Finish, Link, ObjectFifo, ObjectType
+from npu_tensor.dataflow.design import CoreBuffer, Design, Finish, Link, ObjectFifo, Worker
 from npu_tensor.errors import LaunchError, LaunchTimeout
 from npu_tensor.runtime.sim.clocks import RunClock, StreamClock
 from npu_tensor.runtime.sim.coroutines import Gate, Scheduler
@@ -25,7 +24,6 @@ from npu_tensor.runtime.sim.transfers import (
     RingSink,
     RingSource,
     StreamEnd,
-    StridedAccess,
     object_access,
 )
 from npu_tensor.runtime.sim.worker import CoreEnd, CoreWorker
@@ -72,29 +70,21 @@ class Stream:
                 source.finish()
 
 
-class _TypedRing(NamedTuple):
-    """Buffers that a channel uses, and the type of their objects."""
-
-    ring: Ring
-    type: ObjectType
-
-
 class HostSequence:
-    """Sequence of a design as run by the host. run_words: words of each runtime parameter that are set per run."""
+    """Sequence of a design as run by the host."""
 
     def __init__(self, design: Design) -> None:
         types = {buffer.name: buffer.type for buffer in design.host_buffers}
         self.buffers = tuple(types)
-        self.run_words = design.run_words
         self.cycles = {function.symbol: function.cycles for function in design.functions}
         values = dict(design.values)
-        self.values = [values.get(parameter.name, ()) for parameter in design.parameters]
+        self.values = {parameter.name: values.get(parameter.name, ()) for parameter in design.parameters}
         self.computed = [(each, values[each.name]) for each in design.core_buffers if each.name in values]
         self.steps = [
             step if isinstance(step, Finish) else HostTransfer(step, types[step.buffer].itemsize)
             for step in design.sequence
         ]
-        self.transfers = [step for step in self.steps if isinstance(step, HostTransfer)]
+        self.ddr_bytes = sum(step.ddr_bytes for step in self.steps if isinstance(step, HostTransfer))
         self.tasks, self.waits = tasks_of(design), waits_of(design)
         self.parameter_words = sum(parameter.words for parameter in design.parameters)
 
@@ -104,14 +94,13 @@ class Machine:
 
     def __init__(self, design: Design, entries: Mapping[str, Entry]) -> None:
         self._design = design
-        self._fifos = {fifo.name: fifo for fifo in design.fifos}
         self._scheduler = Scheduler()
         self._memory = TileMemory()
         self.rings: list[Ring] = []
         self._progress = Gate(self._scheduler)
         self._index = Index(design)
         self._core_rings: dict[tuple[str, Tile], Ring] = {}
-        self._places: dict[tuple[str, Tile], list[_TypedRing]] = {}
+        self._places: dict[tuple[str, Tile], list[Ring]] = {}
         self._host_ends: dict[str, HostEnd] = {}
         for link in design.links:
             self._add_link(link)
@@ -119,15 +108,16 @@ class Machine:
         for fifo in design.fifos:
             home = self._index.shared.get(fifo.name)
             if home is None:
-                self._streams.append(self._stream(fifo))
+                source, *sinks = map(self._end, fifo_ends(fifo))
+                self._streams.append(Stream(fifo.name, source, sinks))
             else:
                 self._core_ring(fifo, home, fifo.producer, *fifo.consumers)
         self._buffers: dict[str, Bytes] = {}
-        self._parameters = [
-            self._memory.allocate(parameter.type.nbytes, f"parameter {parameter.name}")
-            for parameter in design.parameters
-        ]
-        self._workers = self._make_workers(entries)
+        for name, item in self._index.memory.items():
+            block = self._buffers[name] = self._memory.allocate(item.type.nbytes, f"buffer {name}")
+            if isinstance(item, CoreBuffer) and item.initial is not None:
+                block[:] = np.frombuffer(item.initial, np.uint8)
+        self._workers = [self._worker(worker, entries) for worker in design.workers]
         for stream in self._streams:
             self._scheduler.start(stream.run)
         for worker in self._workers:
@@ -158,63 +148,35 @@ class Machine:
         compiler gives each its own descriptors and locks. For a forward they are the larger objects, to which the dims
         of both sides apply (mlir-aie sets the length of both descriptors to it).
         """
-        inputs = [self._fifos[name] for name in link.inputs]
-        outputs = [self._fifos[name] for name in link.outputs]
-        whole = max((*inputs, *outputs), key=lambda fifo: fifo.type.nbytes)
-        parts = {"split": outputs, "join": inputs, "forward": [whole]}[link.kind]
+        whole = self._index.stored(link)
+        parts = [self._index.fifos[name] for name in link.parts] or [whole]
         slots = self._slots(whole, link.tile, whole.depth)
         places = []
         for part, offset in zip(parts, link.offsets or (0,), strict=True):
             start = offset * part.type.itemsize
-            ring = self._ring(part, link.tile, [slot[start : start + part.type.nbytes] for slot in slots])
-            places.append(_TypedRing(ring, part.type))
-        for fifos in (inputs, outputs):
-            for number, fifo in enumerate(fifos):
-                self._places[fifo.name, link.tile] = places if len(fifos) == 1 else [places[number]]
+            places.append(self._ring(part, link.tile, [slot[start : start + part.type.nbytes] for slot in slots]))
+        for names in (link.inputs, link.outputs):
+            for number, name in enumerate(names):
+                self._places[name, link.tile] = places if len(names) == 1 else [places[number]]
 
-    def _stream(self, fifo: ObjectFifo) -> Stream:
-        source: StreamEnd
-        if fifo.producer.kind == "shim":
-            source = self._host_end(fifo, fifo.producer, drains=False)
-        else:
-            source = RingSource(fifo.name, *self._accessed(fifo, fifo.producer, fifo.dims_to_stream))
-        sinks: list[StreamEnd] = []
-        for tile in fifo.consumers:
-            if tile.kind == "shim":
-                sinks.append(self._host_end(fifo, tile, drains=True))
-            else:
-                sinks.append(RingSink(fifo.name, *self._accessed(fifo, tile, _dims_from(fifo, tile))))
-        return Stream(fifo.name, source, sinks)
+    def _end(self, end: FifoEnd) -> StreamEnd:
+        """Add the channel at a fifo's end: of the host, or of the rings of a tile, one for each part of a link."""
+        fifo, tile, direction, dims = end
+        if tile.kind == "shim":
+            host = HostEnd(self._scheduler, fifo.name, tile, self._progress, drains=direction == "in")
+            self._host_ends[fifo.name] = host
+            return host
+        rings = self._places.get((fifo.name, tile)) or [self._core_ring(fifo, tile, tile)]
+        types = [self._index.fifos[ring.fifo].type for ring in rings]
+        accesses = [object_access(dims, type.elements, type.itemsize) for type in types]
+        return (RingSource if direction == "out" else RingSink)(fifo.name, rings, accesses)
 
-    def _accessed(self, fifo: ObjectFifo, tile: Tile, dims: Dims) -> tuple[list[Ring], list[StridedAccess]]:
-        """Return the rings of a channel of a core or memtile, and the access to the objects of each."""
-        places = self._places.get((fifo.name, tile)) or [_TypedRing(self._core_ring(fifo, tile, tile), fifo.type)]
-        accesses = [object_access(dims, type.elements, type.itemsize) for _, type in places]
-        return [ring for ring, _ in places], accesses
-
-    def _host_end(self, fifo: ObjectFifo, tile: Tile, *, drains: bool) -> HostEnd:
-        end = HostEnd(self._scheduler, fifo.name, tile, self._progress, drains=drains)
-        self._host_ends[fifo.name] = end
-        return end
-
-    # --- workers
-
-    def _make_workers(self, entries: Mapping[str, Entry]) -> list[CoreWorker]:
-        design = self._design
-        memory = {parameter.name: block for parameter, block in zip(design.parameters, self._parameters, strict=True)}
-        for buffer in design.core_buffers:
-            block = self._memory.allocate(buffer.type.nbytes, f"buffer {buffer.name}")
-            if buffer.initial is not None:
-                block[:] = np.frombuffer(buffer.initial, np.uint8)
-            self._buffers[buffer.name] = memory[buffer.name] = block
-        workers = []
-        for worker in design.workers:
-            ends = {}
-            for name in worker.fifos:
-                produces = self._fifos[name].producer == worker.tile
-                ends[name] = CoreEnd(self._core_rings[name, worker.tile], produces)
-            workers.append(CoreWorker(worker.tile, worker.body, ends, memory, entries))
-        return workers
+    def _worker(self, worker: Worker, entries: Mapping[str, Entry]) -> CoreWorker:
+        ends = {
+            name: CoreEnd(self._core_rings[name, worker.tile], produces=not self._index.consumes(worker, name))
+            for name in worker.fifos
+        }
+        return CoreWorker(worker.tile, worker.body, ends, self._buffers, entries)
 
     # --- runs
 
@@ -225,11 +187,10 @@ class Machine:
 
         clock: clock of a timed run.
         """
-        for block, values in zip(self._parameters, sequence.values, strict=True):
+        for name, values in sequence.values.items():
             bits = [word & 0xFFFFFFFF for word in (*words, *values)]
-            block[:] = np.array(bits, np.uint32).view(np.uint8)
+            self._buffers[name][:] = np.array(bits, np.uint32).view(np.uint8)
         memory = dict(zip(sequence.buffers, buffers, strict=True))
-        before = self._counts()
         ended = False
 
         def host() -> None:
@@ -238,9 +199,10 @@ class Machine:
             ended = True
 
         for worker in self._workers:
-            worker.cycles_of = sequence.cycles
+            worker.cycles, worker.cycles_of = 0, sequence.cycles
             worker.clock = None if clock is None else clock.worker(worker.tile, worker.ahead)
         for stream in self._streams:
+            stream.nbytes = 0
             stream.clock = None if clock is None else clock.stream(stream.fifo)
         self._scheduler.start(host)
         self._scheduler.run()
@@ -248,11 +210,11 @@ class Machine:
         if owner is not None:
             raise LaunchError(f"{self._design.name}: a kernel function wrote outside of {owner}")
         if not ended:
-            raise LaunchTimeout(f"{self._design.name} does not end:\n" + "\n".join(self._complaints()))
+            raise LaunchTimeout(f"{self._design.name} does not end:\n" + "\n".join(self._scheduler.complaints))
         leftovers = self._leftovers()
         if leftovers:
             raise LaunchError(f"{self._design.name} leaves data in the array: {'; '.join(leftovers)}")
-        counters = self._counters(sequence, before)
+        counters = self._counters(sequence)
         for buffer, expected in sequence.computed:
             found = tuple(self._buffers[buffer.name].view(np.int32).tolist())
             if counters.cycles[buffer.tile] and found != expected:
@@ -284,31 +246,16 @@ class Machine:
                 if step.transfer.wait:
                     groups.setdefault(step.transfer.group, []).append((end, task))
 
-    def _complaints(self) -> list[str]:
-        gates = [self._progress]
-        for ring in self.rings:
-            gates += ring.gates
-        for end in self._host_ends.values():
-            gates += end.gates
-        return [complaint for gate in gates if (complaint := gate.complaint) is not None]
-
-    def _counts(self) -> tuple[list[int], list[int]]:
-        return [worker.cycles for worker in self._workers], [stream.nbytes for stream in self._streams]
-
-    def _counters(self, sequence: HostSequence, before: tuple[list[int], list[int]]) -> Counters:
-        cycles, nbytes = (
-            [new - old for new, old in zip(*pair, strict=True)] for pair in zip(self._counts(), before, strict=True)
-        )
+    def _counters(self, sequence: HostSequence) -> Counters:
         stream_bytes = {}
-        for stream, moved in zip(self._streams, nbytes, strict=True):
-            fifo = self._fifos[stream.fifo]
-            if moved:
-                stream_bytes[Channel(fifo.producer, fifo.name, "out")] = moved
-                stream_bytes.update({Channel(tile, fifo.name, "in"): moved for tile in fifo.consumers})
+        for stream in self._streams:
+            if stream.nbytes:
+                for end in fifo_ends(self._index.fifos[stream.fifo]):
+                    stream_bytes[Channel(end.tile, stream.fifo, end.direction)] = stream.nbytes
         return Counters(
-            {worker.tile: count for worker, count in zip(self._workers, cycles, strict=True)},
+            {worker.tile: worker.cycles for worker in self._workers},
             stream_bytes,
-            sum(transfer.ddr_bytes for transfer in sequence.transfers),
+            sequence.ddr_bytes,
             sequence.tasks,
             sequence.waits,
             sequence.parameter_words,
@@ -319,10 +266,6 @@ class Machine:
         ends = [end for stream in self._streams for end in (stream.source, *stream.sinks) if end.expects]
         holders = {(ring.fifo, ring.tile) for ring in self.rings if ring.held} | {(end.fifo, end.tile) for end in ends}
         return [f"fifo {fifo} in {tile}" for fifo, tile in sorted(holders)]
-
-
-def _dims_from(fifo: ObjectFifo, tile: Tile) -> Dims:
-    return fifo.dims_from_stream[fifo.consumers.index(tile)] if fifo.dims_from_stream else ()
 
 
 def _unfinished(waited: Sequence[tuple[HostEnd, HostTask]]) -> str:

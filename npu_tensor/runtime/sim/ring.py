@@ -32,11 +32,6 @@ class Ring:
         """Objects in the ring that the consumer has not returned."""
         return self.produced - self.consumed
 
-    @property
-    def gates(self) -> tuple[Gate, Gate]:
-        """Wait points of the consumer and the producer."""
-        return self._objects, self._room
-
     def wait_for_objects(self, objects: int, matters: Callable[[], bool] | None = None) -> None:
         """Wait as the consumer until `objects` are available.
 

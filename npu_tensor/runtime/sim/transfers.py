@@ -290,10 +290,5 @@ class HostEnd(StreamEnd):
     def expects(self) -> bool:
         return bool(self.queue)
 
-    @property
-    def gates(self) -> tuple[Gate, ...]:
-        """Wait points of a stream that waits for a task."""
-        return (self._idle,)
-
     def _says(self) -> str | None:
         return f"fifo {self.fifo}: producer waits, no transfer drains it in {self.tile}" if self._drains else None

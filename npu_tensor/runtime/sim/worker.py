@@ -52,7 +52,7 @@ class CoreEnd:
 
 
 class CoreWorker:
-    """Work of one core. cycles: total up to its last release. clock: clock of a timed run."""
+    """Work of one core. cycles: those of the run up to its last release. clock: clock of a timed run."""
 
     clock: WorkerClock | None = None
     cycles_of: Mapping[str, int]
@@ -109,11 +109,8 @@ class CoreWorker:
                 return self._release(self._ends[fifo], objects)
             case FunctionCall(symbol, arguments):
                 return self._call(symbol, arguments)
-            case Loop(Word() as rounds, body):
-                return _loop_by_word(self._word(rounds), self._compile(body))
             case Loop(rounds, body):
-                assert isinstance(rounds, int)
-                return _loop(rounds, self._compile(body))
+                return _loop(self._word(rounds) if isinstance(rounds, Word) else [rounds], self._compile(body))
 
     def _acquire(self, end: CoreEnd, objects: int, number: int) -> Step:
         acquired = self._acquired
@@ -178,16 +175,9 @@ class CoreWorker:
         return call
 
 
-def _loop(rounds: int, body: Sequence[Step]) -> Step:
-    def loop() -> None:
-        for _ in range(rounds):
-            for step in body:
-                step()
+def _loop(rounds: Words | list[int], body: Sequence[Step]) -> Step:
+    """Return a loop whose number of rounds is the only element of `rounds` when it begins."""
 
-    return loop
-
-
-def _loop_by_word(rounds: Words, body: Sequence[Step]) -> Step:
     def loop() -> None:
         for _ in range(int(rounds[0])):
             for step in body:
