@@ -17,6 +17,10 @@ from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
 
 Ints = npt.NDArray[np.int32]
 
+SHIM, MEMTILE, CORE = Tile(0, 0), Tile(0, 1), Tile(0, 2)
+TYPE = ObjectType("int32", (16,))
+VALUES = np.arange(1000, dtype=np.int32)
+
 SOURCE = Source(
     "test kernels",
     r"""
@@ -97,22 +101,36 @@ def run(loaded: LoadedDesign, *inputs: npt.ArrayLike, words: Sequence[int] = ())
     return counters, [buffer.bytes.view(np.int32) for buffer in buffers]
 
 
-def copy_design(
-    objects: int, *, filled: int | None = None, drained: int | None = None, wait_fill: bool = False
+def one_core(
+    body: Callable[..., None],
+    objects: int = 2,
+    declare: Callable[[Builder], Sequence[Any]] = lambda d: (),
+    *,
+    type: ObjectType = TYPE,
+    filled: int | None = None,
+    drained: int | None = None,
+    wait_fill: bool = False,
 ) -> Design:
-    """`objects` objects of 16 int32 from host buffer x through a core to y. filled and drained: elements, if others."""
-    d = Builder("copy", "aie2p", columns=1)
-    total = objects * 16
-    x, y = d.host_buffer("x", "int32", total), d.host_buffer("y", "int32", total)
-    type = ObjectType("int32", (16,))
-    copy = functions(d, type).copy
-    fx = d.fifo("x0", type, Tile(0, 0), [Tile(0, 2)])
-    fy = d.fifo("y0", type, Tile(0, 2), [Tile(0, 0)])
+    """A core between the host buffers x and y, both of `objects` objects.
 
-    d.worker(Tile(0, 2), each(lambda a, b: copy(a, b, type.nbytes)), [fx, fy])
+    Args:
+        body: Gets both fifos, the functions and what is declared.
+        filled: Elements that are sent, if others.
+        drained: Elements that are fetched, if others.
+    """
+    d = Builder("one core", "aie2p", columns=1)
+    total = objects * type.elements
+    x, y = d.host_buffer("x", type.dtype, total), d.host_buffer("y", type.dtype, total)
+    fx, fy = d.fifo("x0", type, SHIM, [CORE]), d.fifo("y0", type, CORE, [SHIM])
+    d.worker(CORE, body, [fx, fy, functions(d, type), *declare(d)])
     d.fill(fx, x, AccessPattern.linear(total if filled is None else filled), wait=wait_fill)
     d.drain(fy, y, AccessPattern.linear(total if drained is None else drained))
     return d.build()
+
+
+def copy_design(objects: int, **transfers: Any) -> Design:
+    """`objects` objects from x through a core to y."""
+    return one_core(each(lambda a, b, names: names.copy(a, b, TYPE.nbytes)), objects, **transfers)
 
 
 def offsets(dims: Sequence[tuple[int, int]]) -> list[int]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sim_designs import copy_design, each, functions, load, offsets, run
+from sim_designs import CORE, MEMTILE, SHIM, TYPE, VALUES, copy_design, each, functions, load, offsets, run
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.check import check
@@ -12,9 +12,7 @@ from npu_tensor.dataflow.cost import Channel, count
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
 from npu_tensor.errors import BuildError, LaunchError, LaunchTimeout
 
-SHIM, MEMTILE, CORE, FAR_CORE = Tile(0, 0), Tile(0, 1), Tile(0, 2), Tile(0, 5)
-TYPE = ObjectType("int32", (16,))
-VALUES = np.arange(1000, dtype=np.int32)
+FAR_CORE = Tile(0, 5)
 
 
 def window_design(objects: int) -> Design:
@@ -287,7 +285,7 @@ def test_a_deadlock_names_who_waits() -> None:
     with pytest.raises(LaunchTimeout) as caught:
         run(loaded, VALUES[:128])
     assert str(caught.value).splitlines() == [
-        "copy does not end:",
+        "one core does not end:",
         "host waits for fifo x0 in shim (0,0): 384 of 512 bytes moved",
         "fifo x0: producer waits, 2 of 2 objects held in core (0,2)",
         "fifo y0: producer waits, 2 of 2 objects held in core (0,2)",
@@ -316,5 +314,5 @@ def test_a_start_beyond_the_queue_blocks() -> None:
 @pytest.mark.usefixtures("_unchecked")
 def test_leftovers_are_an_error() -> None:
     """One object and a half are drained of three: one and a half stay in the output fifo."""
-    with pytest.raises(LaunchError, match=r"copy leaves data in the array: fifo y0 in core \(0,2\)"):
+    with pytest.raises(LaunchError, match=r"one core leaves data in the array: fifo y0 in core \(0,2\)"):
         run(load(copy_design(3, drained=24)), VALUES[:48])

@@ -5,39 +5,20 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from running import in_child
-from sim_designs import copy_design, each, functions, load, run
+from sim_designs import CORE, SHIM, TYPE, VALUES, copy_design, each, load, one_core, run
 
-from npu_tensor.dataflow.array import ARRAYS, Tile
+from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.dataflow.check import check
 from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, Channel, count
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, range_
 from npu_tensor.errors import ArgumentError, BuildError, LaunchError
 from npu_tensor.runtime.sim.simulated_array import SimulatedArray
 from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
-
-SHIM, CORE = Tile(0, 0), Tile(0, 2)
-TYPE = ObjectType("int32", (16,))
-VALUES = np.arange(1000, dtype=np.int32)
-
-
-def one_core(
-    body: Callable[..., None], objects: int = 2, declare: Callable[[Builder], list[Any]] = lambda d: []
-) -> Design:
-    """A core between x and y, both of `objects` objects. body gets both fifos, the functions and what is declared."""
-    d = Builder("one core", "aie2p", columns=1)
-    x, y = d.host_buffer("x", "int32", 16 * objects), d.host_buffer("y", "int32", 16 * objects)
-    names = functions(d, TYPE)
-    fx, fy = d.fifo("x0", TYPE, SHIM, [CORE]), d.fifo("y0", TYPE, CORE, [SHIM])
-    d.worker(CORE, body, [fx, fy, names, *declare(d)])
-    d.fill(fx, x, AccessPattern.linear(16 * objects))
-    d.drain(fy, y, AccessPattern.linear(16 * objects))
-    return d.build()
 
 
 def test_counters_are_those_of_what_happened() -> None:
@@ -71,7 +52,7 @@ def test_violations_are_all_reported() -> None:
 
 def test_a_design_must_be_made_for_the_array() -> None:
     design = copy_design(1)
-    with pytest.raises(BuildError, match="copy is made for 1 columns of aie2p, this array has 4 of aie2"):
+    with pytest.raises(BuildError, match="one core is made for 1 columns of aie2p, this array has 4 of aie2"):
         SimulatedArray(ARRAYS["aie2"]).load(design)
     with pytest.raises(ArgumentError, match="npu1 has 4 columns, not 5"):
         SimulatedArray(ARRAYS["aie2"], 5)
@@ -91,50 +72,41 @@ def test_runtime_parameters_are_written_before_every_run() -> None:
 def test_words_that_a_core_computes() -> None:
     """A core computes the number of its loop's rounds. The sequence states it, and the array compares."""
 
-    def rounds(stated: int) -> Design:
-        d = Builder("rounds", "aie2p", columns=1)
-        type = ObjectType("int32", (2,))
-        x, y = d.host_buffer("x", "int32", 8), d.host_buffer("y", "int32", 8)
-        names, fx, fy = functions(d, type), d.fifo("x0", type, SHIM, [CORE]), d.fifo("y0", type, CORE, [SHIM])
-        buffer, given = d.core_buffer("computed", CORE, type), d.parameter("given", CORE, 2)
+    pair = ObjectType("int32", (2,))
 
-        def body(source: Any, result: Any) -> None:
+    def rounds(stated: int) -> Design:
+        def declare(d: Builder) -> list[Any]:
+            given, computed = d.parameter("given", CORE, 2), d.core_buffer("computed", CORE, pair)
+            d.write(given, [7, 1])
+            d.expect(computed, [stated, 2])
+            return [given, computed]
+
+        def body(source: Any, result: Any, names: Any, given: Any, computed: Any) -> None:
             first = source.acquire(1)
-            names.add(given, given, buffer, 2)
-            names.copy(first, result.acquire(1), type.nbytes)
+            names.add(given, given, computed, 2)
+            names.copy(first, result.acquire(1), pair.nbytes)
             source.release(1)
             result.release(1)
-            for _ in range_(buffer[1]):
-                names.copy(source.acquire(1), result.acquire(1), type.nbytes)
+            for _ in range_(computed[1]):
+                names.copy(source.acquire(1), result.acquire(1), pair.nbytes)
                 source.release(1)
                 result.release(1)
 
-        d.worker(CORE, body, [fx, fy])
-        d.write(given, [7, 1])
-        d.expect(buffer, [stated, 2])
-        d.fill(fx, x, AccessPattern.linear(6))
-        d.drain(fy, y, AccessPattern.linear(6))
-        return d.build()
+        return one_core(body, 4, declare, type=pair, filled=6, drained=6)
 
     loaded = load(rounds(14))
     counters, (_, result) = run(loaded, VALUES[:8])
     assert result.tolist() == [0, 1, 2, 3, 4, 5, -1, -1]
     assert (counters, counters.parameter_words) == (count(loaded.design), 2)
-    with pytest.raises(LaunchError, match=r"rounds: the core computes \(14, 2\) in computed, not \(15, 2\)"):
+    with pytest.raises(LaunchError, match=r"one core: the core computes \(14, 2\) in computed, not \(15, 2\)"):
         run(load(rounds(15)), VALUES[:8])
 
 
 def test_numbers_are_passed_by_value() -> None:
-    d = Builder("scale", "aie2", columns=1)
-    type = ObjectType("float32", (16,))
-    x, y = d.host_buffer("x", "float32", 16), d.host_buffer("y", "float32", 16)
-    fx, fy = d.fifo("x0", type, SHIM, [CORE]), d.fifo("y0", type, CORE, [SHIM])
-    scale = functions(d, type).scale
-    d.worker(CORE, each(lambda a, b: scale(a, b, 0.375, 16)), [fx, fy])
-    d.fill(fx, x, AccessPattern.linear(16))
-    d.drain(fy, y, AccessPattern.linear(16))
+    body = each(lambda a, b, names: names.scale(a, b, 0.375, 16))
     values = np.linspace(-1, 1, 16, dtype=np.float32)
-    _, (_, result) = run(load(d.build()), values.view(np.int32))
+    design = one_core(body, objects=1, type=ObjectType("float32", (16,)))
+    _, (_, result) = run(load(design), values.view(np.int32))
     assert result.view(np.float32).tolist() == (values * np.float32(0.375)).tolist()
 
 
