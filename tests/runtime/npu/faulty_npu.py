@@ -56,6 +56,7 @@ class FaultyNpu(Faults):
         polls: Polls that report a submission as unfinished before it runs.
         syncs_ask: True if syncs fail while the device is away.
         complaints: Errors of the runtime.
+        new_outputs: Outputs of launches in memory that no launch had used before.
     """
 
     def __init__(self) -> None:
@@ -64,7 +65,7 @@ class FaultyNpu(Faults):
         self.polls = 0
         self.syncs_ask = False
         self.complaints: list[str] = []
-        self.submissions = self.contexts_made = self.asked = self.to_device = self.from_device = 0
+        self.to_device = self.from_device = self.new_outputs = 0
         self.drivers: list[FaultyDriver] = []
         self.engines: WeakSet[NpuEngine] = WeakSet()
         self.contexts: WeakSet[FaultyContext] = WeakSet()
@@ -117,6 +118,7 @@ class FaultyMemory(Memory):
 
     def __init__(self, driver: FaultyDriver, nbytes: int) -> None:
         super().__init__(nbytes, driver.npu.memories)
+        self.is_new = True
         self._driver = driver
         self._generation = driver.generation
 
@@ -186,7 +188,6 @@ class FaultyDriver(SimulatedDriver):
             if npu.due(Fault.CONTEXT) is not None or living >= npu.context_limit:
                 raise DriverError("no context (err=-28)", busy=True, blameless=True)
             assert isinstance(program, SimulatedProgram)
-            npu.contexts_made += 1
             return FaultyContext(self, program)
 
 
@@ -230,8 +231,12 @@ class FaultyContext(SimulatedContext):
         self._runs.add(run)
         return run
 
-    def prepare(self, requests: Sequence[RunRequest]) -> FaultySubmission:
+    def prepare(self, requests: Sequence[Any]) -> FaultySubmission:
         """See `driver.Context`."""
+        for run, memories, _ in requests:
+            for memory, written in zip(memories, run.program.written, strict=True):
+                self.driver.npu.new_outputs += written and memory.is_new
+                memory.is_new = False
         return FaultySubmission(self, requests)
 
     def abort(self) -> None:
@@ -275,7 +280,6 @@ class FaultySubmission(SimulatedSubmission):
         with npu.lock:
             npu.run_abandoned()
             context.check()
-            npu.submissions += 1
             try:
                 for _ in self._launches:
                     fault = npu.launch_fault()
@@ -333,7 +337,6 @@ class FaultySubmission(SimulatedSubmission):
 
     def ended(self) -> bool:
         """See `driver.Submission`."""
-        self._npu.asked += 1
         if not self.done:
             self.context.driver.check()
         return self.advance()

@@ -7,17 +7,16 @@ string of events.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, NamedTuple
-from unittest import mock
 from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
 import ml_dtypes
 import numpy as np
 import pytest
+from faulty_npu import FaultyNpu
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from running import needs_compiler
@@ -27,12 +26,9 @@ from npu_tensor.config import config
 from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels.offer import HostOperand
-from npu_tensor.planner import planner, selection
+from npu_tensor.planner import planner
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.runtime.npu.contexts import MOST_CONTEXTS
-from npu_tensor.runtime.npu.driver import RunRequest
-from npu_tensor.runtime.sim.simulated_driver import SimulatedContext, SimulatedDriver, SimulatedRun, SimulatedSubmission
-from npu_tensor.runtime.sim.tile_memory import DeviceBuffer
 
 pytestmark = [
     needs_compiler,
@@ -41,15 +37,6 @@ pytestmark = [
 
 BF16 = ml_dtypes.bfloat16
 SIDE = 64
-
-
-@pytest.fixture(autouse=True)
-def _each_kernel_is_a_launch() -> Iterator[None]:
-    """On an NPU that has loaded nothing."""
-    selection.reset()
-    with config.scope(launch_milliseconds=0), nt.default_device("sim:npu2", "always"):
-        yield
-    selection.reset()
 
 
 # --- the fewest syncs
@@ -173,68 +160,19 @@ class Model:
         return Syncs(total[0], total[1])
 
 
-# --- calls of the driver
+class Watch:
+    """Counts of syncs from now on. An output in memory that the NPU uses for the first time needs one to the device."""
 
+    def __init__(self, npu: FaultyNpu) -> None:
+        self._npu = npu
+        self._before = self._counts()
 
-class Watched:
-    """Observed blocks and syncs. `new_outputs` counts blocks that the NPU was the first to use."""
+    def _counts(self) -> tuple[int, int]:
+        return self._npu.to_device - self._npu.new_outputs, self._npu.from_device
 
-    def __init__(self) -> None:
-        self.new: list[DeviceBuffer] = []
-        self.used: set[int] = set()
-        self.synced = Counter[str]()
-        self.new_outputs = 0
-
-    @property
-    def syncs(self) -> Syncs:
-        """In each direction."""
-        return Syncs(self.synced["to_device"], self.synced["from_device"])
-
-    def launched(self, requests: Sequence[RunRequest]) -> None:
-        """Launches were handed over."""
-        new = set(map(id, self.new))
-        for run, memories, _ in requests:
-            assert isinstance(run, SimulatedRun)
-            for memory, written in zip(memories, run.program.written, strict=True):
-                self.new_outputs += written and id(memory) in new - self.used
-                self.used.add(id(memory))
-
-
-@contextmanager
-def watching() -> Iterator[Watched]:
-    """Observe the traffic between host and NPU."""
-    watched = Watched()
-    allocate, prepare = SimulatedDriver.allocate, SimulatedContext.prepare
-
-    def watched_allocate(self: SimulatedDriver, nbytes: int) -> DeviceBuffer:
-        watched.new.append(allocate(self, nbytes))
-        return watched.new[-1]
-
-    def watched_prepare(self: SimulatedContext, requests: Sequence[RunRequest]) -> SimulatedSubmission:
-        watched.launched(requests)
-        return prepare(self, requests)
-
-    def counting(name: str) -> Callable[[DeviceBuffer], None]:
-        sync = getattr(DeviceBuffer, name)
-
-        def watched_sync(self: DeviceBuffer) -> None:
-            watched.synced[name] += 1
-            sync(self)
-
-        return watched_sync
-
-    with (
-        mock.patch.object(SimulatedDriver, "allocate", watched_allocate),
-        mock.patch.object(SimulatedContext, "prepare", watched_prepare),
-        mock.patch.multiple(DeviceBuffer, **{name: counting(name) for name in ("to_device", "from_device")}),
-    ):
-        yield watched
-
-
-def check(model: Model, watched: Watched) -> None:
-    """Assert that exactly the needed syncs were counted."""
-    needed = model.fewest()
-    assert watched.syncs == Syncs(needed.to_device + watched.new_outputs, needed.from_device)
+    def seen(self) -> Syncs:
+        """Those besides the syncs of new outputs."""
+        return Syncs(*(now - before for now, before in zip(self._counts(), self._before, strict=True)))
 
 
 # --- single graphs, and random programs
@@ -275,13 +213,13 @@ steps = st.lists(
 
 
 @pytest.mark.parametrize("side", [60, 65])
-def test_padding_comes_from_the_host(side: int) -> None:
+def test_padding_comes_from_the_host(npu: FaultyNpu, side: int) -> None:
     """A product adds up over the padding of its operands, which must be 0; no design promises that of its result."""
     x, w = (nt.from_numpy(np.eye(side).astype(BF16)) for _ in range(2))
     (x @ w @ w).numpy()
-    with watching() as watched:
-        (x @ w @ w).numpy()
-    assert watched.syncs == Syncs(1 + watched.new_outputs, 2)
+    watch = Watch(npu)
+    (x @ w @ w).numpy()
+    assert watch.seen() == Syncs(1, 2)
 
 
 class Session:
@@ -342,11 +280,11 @@ class Session:
 @pytest.mark.parametrize("contexts", [1, 2, 3])
 @given(program=steps)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_random_programs_sync_as_little_as_they_can(contexts: int, program: list[Any]) -> None:
-    with patch.dict(MOST_CONTEXTS, aie2=contexts, aie2p=contexts), watching() as watched:
-        session = Session()
+def test_random_programs_sync_as_little_as_they_can(npu: FaultyNpu, contexts: int, program: list[Any]) -> None:
+    with patch.dict(MOST_CONTEXTS, aie2=contexts, aie2p=contexts), config.scope(self_check=False):
+        watch, session = Watch(npu), Session()
         for name, *arguments in program:
             getattr(session, name)(*arguments)
         for number in range(len(session.tensors)):
             session.read(number, False)
-        check(session.model, watched)
+        assert watch.seen() == session.model.fewest()
