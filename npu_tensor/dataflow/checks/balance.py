@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from npu_tensor.dataflow.array import Tile
-from npu_tensor.dataflow.checks.index import Index, Violation, size, walk
+from npu_tensor.dataflow.checks.index import Index, Violation, walk
 from npu_tensor.dataflow.design import Link, Release, Worker
 
 
@@ -63,7 +63,7 @@ class Flow:
             self._spread()
 
     def _transferred(self, name: str, nbytes: int, verb: str) -> None:
-        object_size = size(self.index.fifos[name].type)
+        object_size = self.index.fifos[name].type.nbytes
         if nbytes % object_size:
             message = (
                 f"the {verb} {nbytes} bytes of fifo {name} in a run, no whole number of its objects of {object_size} "
@@ -95,12 +95,12 @@ class Flow:
 
     def _through_link(self, name: str, link: Link) -> None:
         objects = self.objects[name][0]
-        nbytes = size(self.index.fifos[name].type)
+        nbytes = self.index.fifos[name].type.nbytes
         for other in (*link.inputs, *link.outputs):
             # Two known sides are compared once, from the inputs.
             if other not in self.objects or (name in link.inputs and other in link.outputs):
                 same = link.kind == "forward"
-                ratio = Fraction(nbytes, size(self.index.fifos[other].type)) if same else Fraction(1)
+                ratio = Fraction(nbytes, self.index.fifos[other].type.nbytes) if same else Fraction(1)
                 self._learn(other, objects * ratio, f"the {link.kind} of {link.tile} passes")
 
     def _through_worker(self, name: str, worker: Worker) -> None:

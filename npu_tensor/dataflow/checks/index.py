@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -17,7 +16,6 @@ from npu_tensor.dataflow.design import (
     Link,
     Loop,
     ObjectFifo,
-    ObjectType,
     RuntimeParameter,
     Statement,
     Transfer,
@@ -78,19 +76,12 @@ class Descriptors(NamedTuple):
     nbytes: int
 
 
-@lru_cache(maxsize=256)
 def dtype_name(name: str) -> str:
     """Return the full name of a dtype, or "" if it is unknown."""
     try:
         return as_dtype(name).name
     except DTypeError:
         return ""
-
-
-@lru_cache(maxsize=4096)
-def size(type: ObjectType) -> int:
-    """Return the bytes of a type. The property is the same, but looks the dtype up every time."""
-    return type.nbytes
 
 
 def walk(
@@ -196,7 +187,7 @@ class Index:
         descriptors = []
         for end in self.channels:
             if end.tile.kind == "core":
-                descriptors.append(Descriptors(end, self.buffers(end.fifo, end.tile), size(end.fifo.type)))
+                descriptors.append(Descriptors(end, self.buffers(end.fifo, end.tile), end.fifo.type.nbytes))
             elif end.tile.kind == "memtile":
                 descriptors.append(self._link_descriptors(end, self.link_at[end.fifo.name, end.tile]))
         return descriptors
@@ -204,11 +195,11 @@ class Index:
     def _link_descriptors(self, end: FifoEnd, link: Link) -> Descriptors:
         stored = self.stored(link)
         if not link.parts:
-            return Descriptors(end, stored.depth, size(stored.type))
+            return Descriptors(end, stored.depth, stored.type.nbytes)
         if end.fifo.name not in link.parts:  # the whole object, which moves part by part
-            longest = max(size(self.fifos[name].type) for name in link.parts)
+            longest = max(self.fifos[name].type.nbytes for name in link.parts)
             return Descriptors(end, stored.depth * len(link.parts), longest)
-        return Descriptors(end, stored.depth, size(end.fifo.type))
+        return Descriptors(end, stored.depth, end.fifo.type.nbytes)
 
     def consumes(self, worker: Worker, name: str) -> bool:
         """Return True if a worker takes objects from a fifo, and False if it produces them."""

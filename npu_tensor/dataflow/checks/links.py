@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from npu_tensor.dataflow.array import Tile
-from npu_tensor.dataflow.checks.index import Index, Violation, size
+from npu_tensor.dataflow.checks.index import Index, Violation
 from npu_tensor.dataflow.design import Link, ObjectFifo
 
 
@@ -91,10 +91,10 @@ def _partition(index: Index, link: Link) -> Iterator[Violation]:
 
 def _forward(index: Index, link: Link) -> Iterator[Violation]:
     source, result = index.fifos[link.inputs[0]].type, index.fifos[link.outputs[0]].type
-    small, large = sorted((size(source), size(result)))
+    small, large = sorted((source.nbytes, result.nbytes))
     if large % small:
         message = (
-            f"{_name(link)}: objects of {size(source)} bytes become objects of {size(result)}, and one must divide "
+            f"{_name(link)}: objects of {source.nbytes} bytes become objects of {result.nbytes}, and one must divide "
             "the other."
         )
         yield Violation("link sizes", str(link.tile), message)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.array import Tile
-from npu_tensor.dataflow.checks.index import Index, Violation, size, walk
+from npu_tensor.dataflow.checks.index import Index, Violation, walk
 from npu_tensor.dataflow.checks.limits import (
     ALIGNMENT,
     CORE_RESERVE,
@@ -126,9 +126,9 @@ def _blocks(index: Index) -> dict[Tile, list[_Block]]:
         blocks[worker.tile].append(_Block("stack", worker.stack_size))
     for pool in index.pools:
         if pool.buffers:
-            blocks[pool.tile].append(_Block(pool.fifo.name, size(pool.fifo.type), pool.buffers))
+            blocks[pool.tile].append(_Block(pool.fifo.name, pool.fifo.type.nbytes, pool.buffers))
     for name, item in index.memory.items():
-        blocks[item.tile].append(_Block(name, size(item.type)))
+        blocks[item.tile].append(_Block(name, item.type.nbytes))
     return blocks
 
 
@@ -223,10 +223,10 @@ def lengths(index: Index) -> Iterator[Violation]:
 def object_sizes(index: Index) -> Iterator[Violation]:
     """Check that objects have whole words, which a DMA requires."""
     for fifo in index.design.fifos:
-        if size(fifo.type) % WORD and fifo.name not in index.shared:
+        if fifo.type.nbytes % WORD and fifo.name not in index.shared:
             message = (
-                f"an object of fifo {fifo.name}, {fifo.type}, has {size(fifo.type)} bytes, and must have a multiple of "
-                f"{WORD}; pad it."
+                f"an object of fifo {fifo.name}, {fifo.type}, has {fifo.type.nbytes} bytes, and must have a multiple "
+                f"of {WORD}; pad it."
             )
             yield Violation("object size", fifo.name, message)
 
