@@ -153,8 +153,7 @@ class _Builder:
             if argument.item is None:
                 key = ("scratch", id(kernel), slot)
             elif not argument.output and key not in self._values:
-                # In the tensor's own order the bytes are the same for any shape.
-                key = (argument.item, argument.form or math.prod(host.layout.shape), host.indexes)
+                key = (argument.item, argument.key, host.indexes)
             operands.append((key, argument))
         return operands
 
@@ -213,4 +212,7 @@ def _argument(kernel: NpuKernel, host: HostOperand, needed: int) -> Argument:
         return Argument(output.item, True, host, output.dtype, nbytes, form, result_bytes=output.nbytes)
     source = task.inputs[host.number]
     assert source.dtype is not None
-    return Argument(source.item, False, host, source.dtype, nbytes, form_of(host, source.dtype), call=task.call)
+    form = form_of(host, source.dtype)
+    # In the tensor's own order the bytes are the same for any shape.
+    key = kernel.owner.engine.key(form or math.prod(host.layout.shape) * source.dtype.itemsize)
+    return Argument(source.item, False, host, source.dtype, nbytes, form, call=task.call, key=key)

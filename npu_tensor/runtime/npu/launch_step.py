@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,23 +19,11 @@ from npu_tensor.runtime.npu.driver import NpuProgram, Run
 from npu_tensor.runtime.npu.faults import raises_on_fault
 from npu_tensor.runtime.npu.launch_plan import LaunchPlan
 from npu_tensor.runtime.npu.launches import Launch, LaunchBatch, on_host
-from npu_tensor.runtime.npu.npu_engine import NpuEngine
 from npu_tensor.runtime.npu.packing import check_indexes, flat
 from npu_tensor.task import Step
 
 if TYPE_CHECKING:
     from npu_tensor.runtime.npu.npu_device import NpuDevice
-
-
-def _with_key(engine: NpuEngine, argument: Argument) -> Argument:
-    """Add the key of copies to an argument that the NPU reads."""
-    if argument.item is None or argument.output:
-        return argument
-    assert argument.dtype is not None
-    # In the tensor's own order the bytes are the same for any shape.
-    elements = math.prod(argument.host.layout.shape)
-    key = engine.key(elements * argument.dtype.itemsize if argument.form is None else argument.form)
-    return replace(argument, key=key)
 
 
 class LaunchStep:
@@ -65,7 +51,7 @@ class LaunchStep:
         self.steps = steps
         self.has_words = any(kernel.offer.scalars for kernel in plan.kernels)
         self.own_words = plan.words
-        self.arguments = [_with_key(self.engine, argument) for argument in plan.arguments]
+        self.arguments = plan.arguments
         self.writes = tuple([argument.output for argument in plan.arguments])
         tasks = [kernel.task for kernel in plan.kernels]
         results = {output.item for task in tasks for output in task.outputs}
