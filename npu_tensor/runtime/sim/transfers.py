@@ -46,15 +46,6 @@ class StridedAccess(NamedTuple):
         return math.prod(self.sizes) * self.itemsize
 
     @property
-    def end(self) -> int:
-        """End of the touched range: one past the last byte."""
-        return (
-            self.start
-            + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
-            + self.itemsize
-        )
-
-    @property
     def contiguous(self) -> bool:
         """True if the access is one contiguous run."""
         return self.strides == (self.itemsize,)
@@ -259,7 +250,7 @@ class HostEnd(StreamEnd):
         access = task.transfer.accesses[task.pieces]
         self._access = access
         if access.contiguous:
-            return task.memory[access.start : access.end]
+            return task.memory[access.start : access.start + access.nbytes]
         if self._staging is None or (access.sizes, access.itemsize) != self._staging.key:
             self._staging = _Staging(access)
         if not self._drains:

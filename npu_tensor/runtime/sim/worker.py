@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npu_tensor.dataflow.array import Tile
+from npu_tensor.dataflow.checks.index import walk
 from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES
 from npu_tensor.dataflow.design import Acquire, Element, FunctionCall, Loop, Release, Statement, Word
 from npu_tensor.errors import BuildError, LaunchError
@@ -18,13 +19,6 @@ from npu_tensor.runtime.sim.tile_memory import Bytes
 
 Step = Callable[[], None]
 Words = NDArray[np.int32]
-
-
-def _waits(statements: Sequence[Statement]) -> bool:
-    return any(
-        isinstance(statement, Acquire) or (isinstance(statement, Loop) and _waits(statement.body))
-        for statement in statements
-    )
 
 
 class CoreEnd:
@@ -78,7 +72,7 @@ class CoreWorker:
         Raises:
             BuildError: The body never waits for an object.
         """
-        if not _waits(body):
+        if not any(isinstance(statement, Acquire) for statement, _ in walk(body)):
             raise BuildError(f"the loop of {tile} never ends: its body acquires no object")
         self.tile = tile
         self.cycles = 0
