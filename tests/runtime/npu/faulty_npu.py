@@ -74,7 +74,6 @@ class FaultyNpu(Faults):
 
     @property
     def engine(self) -> NpuEngine:
-        """The only one."""
         (engine,) = self.engines
         return engine
 
@@ -123,13 +122,11 @@ class FaultyMemory(Memory):
         self._generation = driver.generation
 
     def to_device(self) -> None:
-        """See `driver.Memory`."""
         self._driver.npu.to_device += 1
         self._check()
         super().to_device()
 
     def from_device(self) -> None:
-        """See `driver.Memory`."""
         self._driver.npu.from_device += 1
         self._check()
         super().from_device()
@@ -142,6 +139,8 @@ class FaultyMemory(Memory):
 class FaultyDriver(SimulatedDriver):
     """See `driver.Driver`. `present` is False for a removed device; `generation` counts resets."""
 
+    launch_seconds = 10
+
     def __init__(self, npu: FaultyNpu, array: SimulatedArray) -> None:
         super().__init__(array)
         self.npu = npu
@@ -150,13 +149,7 @@ class FaultyDriver(SimulatedDriver):
         self._opened = -1
         npu.drivers.append(self)
 
-    @property
-    def launch_seconds(self) -> float:  # type: ignore[override]
-        """Time limit of a launch, in seconds."""
-        return 10
-
     def open(self) -> None:
-        """See `driver.Driver`."""
         if not self.present:
             raise DeviceError("the device is away (err=-19)")
         self._opened = self.generation
@@ -168,7 +161,6 @@ class FaultyDriver(SimulatedDriver):
             raise DriverError("the device is away (err=-19)", lost=True)
 
     def allocate(self, nbytes: int) -> Any:
-        """See `driver.Driver`."""
         npu = self.npu
         self.check()
         fault = npu.due(Fault.MEMORY, Fault.BAD_ALLOC)
@@ -179,7 +171,6 @@ class FaultyDriver(SimulatedDriver):
         return FaultyMemory(self, nbytes)
 
     def load(self, program: NpuProgram) -> FaultyContext:
-        """See `driver.Driver`."""
         npu = self.npu
         self.check()
         with npu.lock:
@@ -225,14 +216,12 @@ class FaultyContext(SimulatedContext):
             raise DriverError("the context went with another one (err=-2)")
 
     def run(self, program: NpuProgram) -> Any:
-        """See `driver.Context`."""
         assert isinstance(program, SimulatedProgram)
         run = FaultyRun(self, program)
         self._runs.add(run)
         return run
 
     def prepare(self, requests: Sequence[Any]) -> FaultySubmission:
-        """See `driver.Context`."""
         for run, memories, _ in requests:
             for memory, written in zip(memories, run.program.written, strict=True):
                 self.driver.npu.new_outputs += written and memory.is_new
@@ -246,7 +235,6 @@ class FaultyContext(SimulatedContext):
         self.queue.clear()
 
     def close(self) -> None:
-        """See `driver.Context`."""
         npu = self.driver.npu
         if any(not submission.is_abandoned for submission in self.queue):
             npu.complaints.append("a context is closed in which something runs that somebody waits for")
@@ -275,7 +263,6 @@ class FaultySubmission(SimulatedSubmission):
         self._used: tuple[object, ...] = ()
 
     def start(self) -> None:
-        """See `driver.Submission`."""
         npu, context = self._npu, self.context
         with npu.lock:
             npu.run_abandoned()
@@ -336,17 +323,14 @@ class FaultySubmission(SimulatedSubmission):
         return None
 
     def ended(self) -> bool:
-        """See `driver.Submission`."""
         if not self.done:
             self.context.driver.check()
         return self.advance()
 
     def wait(self, seconds: float) -> None:
-        """See `driver.Submission`."""
         time.sleep(seconds)
 
     def check(self) -> None:
-        """See `driver.Submission`."""
         if self.error is not None:
             raise self.error
 
@@ -355,7 +339,6 @@ class FaultySubmission(SimulatedSubmission):
         return ()
 
     def abandon(self, *used: object) -> None:
-        """See `driver.Submission`."""
         self.is_abandoned = True
         if self in self.context.queue:
             self._used = used

@@ -148,6 +148,13 @@ def test_the_kernel_that_failed_is_named(
 # --- suspicion
 
 
+@contextmanager
+def checks() -> Iterator[list[Any]]:
+    """Record the comparisons with the CPU."""
+    with mock.patch.object(launch_step, "disagreement", wraps=disagreement) as compared:
+        yield compared.mock_calls
+
+
 def test_a_fault_makes_the_device_suspect_until_a_probe(npu: FaultyNpu, faults: list[events.DeviceFault]) -> None:
     """The probe is a launch of the user's, by itself and compared with the CPU."""
     one_kernel(0)
@@ -156,12 +163,12 @@ def test_a_fault_makes_the_device_suspect_until_a_probe(npu: FaultyNpu, faults: 
     with warned(faults, "ERROR"):
         right(one_kernel, 1)
     assert (opened.health.failures, opened.health.resting) == (1, False)
-    with mock.patch.object(launch_step, "disagreement", wraps=disagreement) as compared:
+    with checks() as compared:
         right(one_kernel, 2)
         assert not opened.health.failures
-        assert compared.call_count == 1
+        assert len(compared) == 1
         right(one_kernel, 3)
-        assert compared.call_count == 1
+        assert len(compared) == 1
 
 
 def test_nothing_is_launched_while_the_device_rests(npu: FaultyNpu, clock: Clock) -> None:
@@ -274,25 +281,13 @@ def test_errors_are_raised_in_the_thread_that_launched(npu: FaultyNpu) -> None:
 # --- the check of a kernel's first results
 
 
-@contextmanager
-def checks() -> Iterator[list[Any]]:
-    """Record the comparisons with the CPU."""
-    with mock.patch.object(launch_step, "disagreement", wraps=disagreement) as compared:
-        yield compared.mock_calls
-
-
-def started_anew() -> None:
-    """Start like another process, which reads the files again."""
-    selection.reset()
-    gc.collect()
-
-
 def test_the_check_can_be_left_out(npu: FaultyNpu) -> None:
     with checks() as compared:
         with config.scope(self_check=False):
             compute(0)
         assert not compared
-        started_anew()
+        selection.reset()  # Like another process, which reads the files again.
+        gc.collect()
         compute(0)
         assert len(compared) == 1  # That it ran does not mean that it is right.
 
