@@ -67,42 +67,28 @@ class NpuKernel:
         self.reason = offer.reason
         self.origin = "none"
         self.artifact: Artifact | None = None
-        self._design: _CountedDesign | None = None
-        self._request: Request | None = None
-        self._cost: Cost | None = None
 
-    @property
+    @cached_property
     def design(self) -> _CountedDesign:
         """Design of the offer, created on first use."""
-        design = self._design
-        if design is None:
-            design = self._design = _counted_design(self.offer.design)
-        return design
+        return _counted_design(self.offer.design)
 
-    @property
+    @cached_property
     def request(self) -> Request:
         """Request for the kernel library."""
-        request = self._request
-        if request is None:
-            task = self.task
-            request = Request(kernel_name(task), self.design.design, tensor_descs(task), op_params(task))
-            self._request = request
-        return request
+        task = self.task
+        return Request(kernel_name(task), self.design.design, tensor_descs(task), op_params(task))
 
     @property
     def prediction(self) -> tuple[Counters, Prediction]:
         """Counters of a run on the array, and its predicted time there."""
         return self.design.prediction
 
-    @property
+    @cached_property
     def cost(self) -> Cost:
         """Predicted cost of a run."""
-        cost = self._cost
-        if cost is None:
-            counters, prediction = self.prediction
-            context = id(self.design.design.configuration)  # All designs that share it run in one context.
-            cost = self._cost = self.owner.costs.kernel(self.task, self.offer, counters, prediction, context)
-        return cost
+        context = id(self.design.design.configuration)  # All designs that share it run in one context.
+        return self.owner.costs.kernel(self.task, self.offer, *self.prediction, context)
 
     @property
     def is_too_long(self) -> bool:
@@ -136,8 +122,7 @@ class NpuKernel:
         self.offer = other.offer._replace(others=(lambda: best, *best.others))
         self.name = other.name
         self.reason = f"{other.reason}; {reason}" if reason else other.reason
-        self._design = other.design
-        self._request = self._cost = None
+        self.design, self.request, self.cost = other.design, other.request, other.cost
 
     def _find_files(self) -> Artifact:
         """Find or build the files. If that fails, adopt the fastest other offer that is built. Raises BuildError."""
