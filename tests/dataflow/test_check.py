@@ -15,6 +15,7 @@ from limit_designs import (
     copy,
     forwarded,
     neighbours,
+    once,
     split_join,
     with_fifo,
     with_function,
@@ -239,13 +240,7 @@ def test_worker_without_inputs_follows_its_drains() -> None:
     type = ObjectType("int32", (16,))
     result = d.host_buffer("y", "int32", 64)
     first, second = (d.fifo(f"out{n}", type, CORE, [SHIM]) for n in range(2))
-
-    def body(a: Any, b: Any) -> None:
-        for end in (a, b):
-            end.acquire(1)
-            end.release(1)
-
-    d.worker(CORE, body, [first, second])
+    d.worker(CORE, once(lambda *objects: None), [first, second])
     d.drain(first, result, AccessPattern.linear(32))
     d.drain(second, result, AccessPattern.linear(32, 32))
     assert check(d.build()) == []
