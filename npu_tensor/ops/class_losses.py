@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,14 +30,6 @@ def _resolved(operands: tuple[Operand, ...], attributes: dict[str, Any], reduces
     return Resolution(spec, registers, {**attributes, "dim": dim}, (dim,), reduces)
 
 
-def _losses_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    return _resolved(operands, attributes, reduces=True)
-
-
-def _gradient_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    return _resolved(operands, attributes, reduces=False)
-
-
 def _mean_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
     """Resolve losses and targets of one shape to a scalar."""
     losses, target = map(rules.require_tensor, operands)
@@ -48,7 +41,7 @@ def _mean_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Res
     return Resolution(Spec.of((), losses.dtype), registers, attributes, dims, True)
 
 
-@op(kind="row", rule=_losses_rule, public=False)
+@op(kind="row", rule=partial(_resolved, reduces=True), public=False)
 def cross_entropy_rows(input, target, /, dim: int, ignore_index: int):
     """Return -log_softmax(input)[target] of each row, and 0 where target is `ignore_index`.
 
@@ -59,7 +52,7 @@ def cross_entropy_rows(input, target, /, dim: int, ignore_index: int):
     return np.where(target == ignore_index, zero, np.log(row_sum(np.exp(shifted))) - chosen)
 
 
-@op(kind="row", rule=_gradient_rule, public=False)
+@op(kind="row", rule=partial(_resolved, reduces=False), public=False)
 def cross_entropy_rows_gradient(input, target, gradient, /, dim: int, ignore_index: int):
     """Return gradient * (softmax(input) - one_hot(target)), and 0 where target is `ignore_index`."""
     e, zero = np.exp(input - row_max(input)), constant_like(input, 0.0)

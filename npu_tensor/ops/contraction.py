@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from npu_tensor.dtypes import float32, int64
-from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
+from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.ops import rules
 from npu_tensor.ops.declare import Resolution
 from npu_tensor.ops.registry import op
@@ -36,15 +36,14 @@ def contract(input, other, /, out_dtype=None):
     return np.matmul(input, other)
 
 
-@rules.of_tensors()
+@rules.of_tensors("floats")
 def _rope_rule(x: Spec, positions: Spec, *factors: Spec, n_dims: int | None, mode: str, **yarn: Any) -> Resolution:
     if x.ndim < 3:
         raise ShapeError("needs (..., tokens, heads, features)")
     if positions.shape != (x.shape[-3],):
         raise ShapeError(f"positions must have one entry per token: ({x.shape[-3]},)")
     rules.index_dtype(positions.dtype)
-    if not x.dtype.is_floating_point:
-        raise DTypeError(f"takes floats, not {x.dtype.name}")
+    rules.require_floats(x.dtype)
     n_dims = x.shape[-1] if n_dims is None else n_dims
     if n_dims % 2 or not 0 < n_dims <= x.shape[-1]:
         raise ShapeError(f"n_dims must be even and at most {x.shape[-1]}, not {n_dims}")

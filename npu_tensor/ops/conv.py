@@ -23,7 +23,7 @@ import numpy as np
 from npu_tensor.errors import ShapeError
 from npu_tensor.ops import rules
 from npu_tensor.ops.declare import Resolution
-from npu_tensor.ops.registry import op
+from npu_tensor.ops.registry import Recorder, op
 from npu_tensor.spec import Spec
 
 __all__ = [
@@ -67,6 +67,17 @@ def _spans(kernel: Sequence[int], dilation: Sequence[int]) -> list[int]:
     return [gap * (size - 1) + 1 for size, gap in zip(kernel, dilation, strict=True)]
 
 
+def _counts(
+    extents: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Pairs, dilation: Sequence[int]
+) -> list[int]:
+    """Return the number of positions of a kernel per place. Raise ShapeError if it does not fit."""
+    spans = _spans(kernel, dilation)
+    rests = [extent + sum(pair) - span for extent, span, pair in zip(extents, spans, padding, strict=True)]
+    if min(rests) < 0:
+        raise ShapeError(f"a kernel of extents {spans} does not fit {extents} with padding {list(padding)}")
+    return [rest // step + 1 for rest, step in zip(rests, stride, strict=True)]
+
+
 def _require_groups(outputs: int, groups: int) -> None:
     if groups < 1 or outputs % groups:
         raise ShapeError(f"groups must divide the {outputs} outputs of the weight, not be {groups}")
@@ -76,15 +87,11 @@ def _require_groups(outputs: int, groups: int) -> None:
 def _conv_rule(image: Spec, weight: Spec, **attributes: Any) -> Resolution:
     batch, channels, extents = _split(image, attributes["channels_last"])
     outputs, per_group, *kernel = weight.shape
-    groups, padding = attributes["groups"], attributes["padding"]
+    groups = attributes["groups"]
     _require_groups(outputs, groups)
     if channels != per_group * groups:
         raise ShapeError(f"input has {channels} channels, but weight needs {per_group * groups}, with groups={groups}")
-    spans = _spans(kernel, attributes["dilation"])
-    rests = [extent + sum(pair) - span for extent, span, pair in zip(extents, spans, padding, strict=True)]
-    if min(rests) < 0:
-        raise ShapeError(f"a kernel of extents {spans} does not fit {extents} with padding {list(padding)}")
-    counts = [rest // step + 1 for rest, step in zip(rests, attributes["stride"], strict=True)]
+    counts = _counts(extents, kernel, attributes["stride"], attributes["padding"], attributes["dilation"])
     return _resolution(image, weight, _joined(batch, outputs, counts, attributes["channels_last"]), attributes)
 
 
@@ -167,7 +174,7 @@ def _frame(kernel: Sequence[int], counts: Sequence[int], stride: Sequence[int], 
     return [max(count - 1, 0) * step + span for count, step, span in zip(counts, stride, spans, strict=True)]
 
 
-def _convolution(name: str, ggml: str) -> Any:
+def _convolution(name: str, ggml: str) -> Recorder[...]:
     def conv(
         input: Array,
         weight: Array,
@@ -183,11 +190,7 @@ def _convolution(name: str, ggml: str) -> Any:
         image = _grouped(input, groups, channels_last)
         kernels = _grouped_weight(weight, groups, image.dtype)
         kernel = weight.shape[2:]
-        spans = _spans(kernel, dilation)
-        counts = [
-            (extent + sum(pair) - span) // step + 1
-            for extent, pair, span, step in zip(image.shape[3:], padding, spans, stride, strict=True)
-        ]
+        counts = _counts(image.shape[3:], kernel, stride, padding, dilation)
         framed = _region(image, [-before for before, _ in padding], _frame(kernel, counts, stride, dilation))
         total = np.zeros((image.shape[0], *kernels.shape[:2], math.prod(counts)), image.dtype)
         for place, met in _slices(kernel, counts, stride, dilation):
@@ -198,7 +201,7 @@ def _convolution(name: str, ggml: str) -> Any:
     return op(kind="conv", rule=_conv_rule, ggml=ggml, public=False)(conv)
 
 
-def _transposed(name: str, ggml: str = "") -> Any:
+def _transposed(name: str, ggml: str = "") -> Recorder[...]:
     def conv_transpose(
         input: Array,
         weight: Array,

@@ -258,10 +258,6 @@ def _rounding(primitive: str) -> Callable[[Symbol], Symbol]:
     return lambda x: x.builder.emit(primitive, (x,)) if x.dtype.startswith("float") else x
 
 
-def _is_infinite(x: Symbol) -> Symbol:
-    return abs(x) == math.inf  # type: ignore[arg-type]
-
-
 _UFUNCS: dict[np.ufunc, Callable[..., Any]] = {
     **{p.function: _emit(name) for name, p in PRIMITIVES.items() if isinstance(p.function, np.ufunc)},
     **{getattr(np, name): _rounding(name) for name in ("floor", "ceil", "trunc", "rint")},
@@ -273,6 +269,6 @@ _UFUNCS: dict[np.ufunc, Callable[..., Any]] = {
     np.logical_xor: _emit("xor"),
     np.logical_not: _emit("not"),
     np.isnan: lambda x: x != x,
-    np.isinf: _is_infinite,
+    np.isinf: lambda x: abs(x) == math.inf,
     np.isfinite: lambda x: abs(x) < math.inf,
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -352,12 +353,7 @@ def triu(input, /, diagonal: int = 0):
     return np.triu(input, diagonal)
 
 
-@of_tensors()
-def _argsort_rule(x: Spec, dim: int, **options: bool) -> Resolution:
-    return Resolution(Spec.of(x.shape, int64), (x.dtype.register,), {"dim": dimension(dim, x.ndim), **options})
-
-
-@op(kind="data", rule=_argsort_rule, ggml="ARGSORT")
+@op(kind="data", rule=rules.positions, ggml="ARGSORT")
 def argsort(input, /, dim: int = -1, descending: bool = False, stable: bool = False):
     """Return the indices that sort along dim. The sort is always stable; NaN counts as the largest."""
     if not input.ndim:
@@ -437,8 +433,8 @@ def _check_range(index: np.ndarray, extent: int, name: str = "index", lowest: in
         raise IndexError(f"{name} {wrong} is out of range for extent {extent}")
 
 
-def _index_along(call: Call) -> Iterator[tuple[int, int, int]]:
-    yield 1, 0, require_tensor(call.operands[0]).shape[call.attributes["dim"]]
+def _index_along(call: Call, position: int = 1) -> Iterator[tuple[int, int, int]]:
+    yield position, 0, require_tensor(call.operands[0]).shape[call.attributes["dim"]]
 
 
 @op(kind="data", rule=_gather_rule, public=False, computes=False, indices=_index_along)
@@ -461,11 +457,7 @@ def _scatter_rule(x: Spec, value: Spec, index: Spec, dim: int, reduce: str) -> R
     return Resolution(x, (register, register, None), {"dim": dim, "reduce": reduce})
 
 
-def _scattered_index(call: Call) -> Iterator[tuple[int, int, int]]:
-    yield 2, 0, require_tensor(call.operands[0]).shape[call.attributes["dim"]]
-
-
-@op(kind="data", rule=_scatter_rule, public=False, updates=True, indices=_scattered_index)
+@op(kind="data", rule=_scatter_rule, public=False, updates=True, indices=partial(_index_along, position=2))
 def scatter_along(input, value, index, /, dim: int, reduce: str = ""):
     """Store value[i][j] at [index[i][j]][j] for dim = 0, and likewise for other dimensions; `reduce` as in `put`."""
     _check_range(index, input.shape[dim])

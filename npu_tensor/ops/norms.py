@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from npu_tensor.dtypes import as_dtype
-from npu_tensor.errors import DTypeError, ShapeError
 from npu_tensor.ops import rules
 from npu_tensor.ops.declare import Operand, Resolution
 from npu_tensor.ops.registry import op
@@ -16,27 +15,10 @@ from npu_tensor.ops.rows import row_mean, row_sum
 from npu_tensor.spec import Spec
 
 
-def _like_first(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    """Resolve to shape and dtype of the first operand, a float. The others are converted and broadcast to it."""
-    x = rules.require_tensor(operands[0])
-    if not x.dtype.is_floating_point:
-        raise DTypeError(f"takes floats, not {x.dtype.name}; convert with .to(npu_tensor.float32)")
-    if rules.broadcast_of(operands) != x.shape:
-        raise ShapeError("the other operands must broadcast to the first")
-    return Resolution(x, (x.dtype.register,) * len(operands), attributes)
-
-
 def _wide(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    """Resolve as `_like_first`, in the dtype of the computation."""
-    resolution = _like_first(operands, attributes)
+    """Resolve as `like_first`, in the dtype of the computation."""
+    resolution = rules.like_first(operands, attributes)
     return replace(resolution, spec=Spec.of(resolution.spec.shape, as_dtype(resolution.spec.dtype.register)))
-
-
-def _rows_like_first(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
-    """Resolve as `_like_first`; `dim` is the row."""
-    resolution = _like_first(operands, attributes)
-    dims = rules.dimensions(attributes["dim"], resolution.spec.ndim)
-    return replace(resolution, attributes={**attributes, "dim": dims}, dims=dims)
 
 
 def _statistic(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
@@ -69,13 +51,13 @@ def l2_norm(input, /, dim=-1, eps: float = 1e-12):
     return input * (1 / np.maximum(np.sqrt(row_sum(input * input)), eps))
 
 
-@op(kind="row", rule=_rows_like_first, public=False)
+@op(kind="row", rule=rules.rows_like_first, public=False)
 def layer_norm_op(input, weight, bias, /, dim, eps: float):
     """Return norm_rows(input) * weight + bias in the dtype of input."""
     return norm_rows.op.body(input, dim, eps) * weight + bias
 
 
-@op(kind="row", rule=_rows_like_first, public=False)
+@op(kind="row", rule=rules.rows_like_first, public=False)
 def rms_norm_op(input, weight, /, dim, eps: float):
     """Return rms_norm_rows(input) * weight in the dtype of input."""
     return rms_norm_rows.op.body(input, dim, eps) * weight
@@ -93,13 +75,13 @@ def channel_shift(mean, scale, bias, /):
     return bias - mean * scale
 
 
-@op(kind="map", rule=_like_first, public=False)
+@op(kind="map", rule=rules.like_first, public=False)
 def batch_norm_op(input, scale, shift, /):
     """Return input * scale + shift in the dtype of input: batch norm whose statistics do not depend on the input."""
     return input * scale + shift
 
 
-@op(kind="map", rule=_like_first, public=False)
+@op(kind="map", rule=rules.like_first, public=False)
 def standardize(input, mean, scale, weight, bias, /, dim, eps: float):
     """Return (input - mean) * scale * weight + bias with mean and scale of the rows, on which gradients depend too."""
     return (input - mean) * scale * weight + bias
@@ -121,14 +103,14 @@ def inverse_deviation(variance, /, eps: float):
     return 1 / np.sqrt(variance + eps)
 
 
-@op(kind="row", rule=_rows_like_first, public=False)
+@op(kind="row", rule=rules.rows_like_first, public=False)
 def layer_norm_gradient(input, mean, scale, weight, gradient, /, dim):
     """Compute the gradient of the input of layer_norm from that of its result."""
     normal, weighted = (input - mean) * scale, gradient * weight
     return scale * (weighted - row_mean(weighted) - normal * row_mean(weighted * normal))
 
 
-@op(kind="row", rule=_rows_like_first, public=False)
+@op(kind="row", rule=rules.rows_like_first, public=False)
 def rms_norm_gradient(input, scale, weight, gradient, /, dim):
     """Compute the gradient of the input of rms_norm from that of its result."""
     normal, weighted = input * scale, gradient * weight
@@ -141,7 +123,7 @@ def norm_weight_gradient(input, mean, scale, gradient, /, dim):
     return row_sum((input - mean) * scale * gradient)
 
 
-@op(kind="map", rule=_like_first, public=False)
+@op(kind="map", rule=rules.like_first, public=False)
 def standardize_gradient(input, mean, scale, weight, gradient, of_weight, of_bias, /, count: float):
     """Compute the gradient of the input of standardize, whose rows have `count` elements, from those of the others."""
     return weight * scale * (gradient - ((input - mean) * scale * of_weight + of_bias) * (1 / count))

@@ -18,7 +18,7 @@ from npu_tensor._util.cache_sizes import PROGRAMS
 from npu_tensor.dtypes import int64
 from npu_tensor.errors import ShapeError
 from npu_tensor.ops.declare import Call, Resolution
-from npu_tensor.ops.registry import op
+from npu_tensor.ops.registry import Recorder, op
 from npu_tensor.ops.rules import of_tensors, require_tensor
 from npu_tensor.spec import Spec
 
@@ -162,9 +162,10 @@ _TAPS: Final[Mapping[str, Callable[..., list[Taps]]]] = {
 }
 
 
-def places_of(spec: Spec, channels_last: bool) -> tuple[int, ...]:
-    """Return the extents of the place dimensions."""
-    return spec.shape[1:-1] if channels_last else spec.shape[2:]
+def places_of(image: Any, channels_last: bool) -> tuple[int, ...]:
+    """Return the extents of the place dimensions of a spec, array or tensor."""
+    extents: tuple[int, ...] = image.shape[1:-1] if channels_last else image.shape[2:]
+    return extents
 
 
 @lru_cache(maxsize=PROGRAMS)
@@ -174,8 +175,10 @@ def taps_of(call: Call) -> tuple[Taps, ...]:
         spec = require_tensor(call.operands[0])
         return tuple(_TAPS[call.op.name](places_of(spec, call.attributes["channels_last"]), **call.attributes))
     of = call.attributes["of"]
-    if call.op is not resample_backward.op:
-        return taps_of(of)
+    return _transposed_taps(of) if call.op is resample_backward.op else taps_of(of)
+
+
+def _transposed_taps(of: Call) -> tuple[Taps, ...]:
     extents = places_of(of.operands[0], of.attributes["channels_last"])
     return tuple(_transposed(taps, extent) for taps, extent in zip(taps_of(of), extents, strict=True))
 
@@ -217,69 +220,58 @@ def _combined(x: Array, call_taps: Sequence[Taps], mode: str, channels_last: boo
     return x
 
 
-def _resolved(x: Spec, counts: Sequence[int], attributes: dict[str, Any]) -> Resolution:
-    batch, channels = x.shape[0], x.shape[-1 if attributes["channels_last"] else 1]
-    shape = (batch, *counts, channels) if attributes["channels_last"] else (batch, channels, *counts)
-    return Resolution(Spec.of(shape, x.dtype), (x.dtype.register,), attributes)
-
-
 @of_tensors()
 def _places_rule(x: Spec, counts: tuple[int, ...], **attributes: Any) -> Resolution:
     if x.ndim != len(counts) + 2:
         raise ShapeError(f"needs batch, channels and {len(counts)} places, not {list(x.shape)}")
-    return _resolved(x, counts, {"counts": counts, **attributes})
+    batch, channels = x.shape[0], x.shape[-1 if attributes["channels_last"] else 1]
+    shape = (batch, *counts, channels) if attributes["channels_last"] else (batch, channels, *counts)
+    return Resolution(Spec.of(shape, x.dtype), (x.dtype.register,), {"counts": counts, **attributes})
 
 
-def _pooled(input: Array, attributes: dict[str, Any]) -> Array:
-    channels_last = attributes["channels_last"]
-    extents = input.shape[1:-1] if channels_last else input.shape[2:]
-    return _combined(input, _pool_taps(extents, **attributes), attributes["mode"], channels_last)
+def _pool(name: str, places: str, ggml: str = "") -> Recorder[...]:
+    # mode: "max" or "avg". kernel, stride, dilation: per place. padding: (before, after) per place.
+    # counts: results per place, which may reach beyond the padding. count_include_pad: True if averages count padding.
+    # divisor: divisor of sums in place of the number of elements. channels_last: True for (batch, *places, channels).
+    def pool(
+        input,
+        /,
+        mode,
+        kernel,
+        stride,
+        padding,
+        dilation,
+        counts,
+        count_include_pad=True,
+        divisor=None,
+        channels_last=False,
+    ):
+        geometry = {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation, "counts": counts}
+        options = {"mode": mode, "count_include_pad": count_include_pad, "divisor": divisor}
+        taps = _pool_taps(places_of(input, channels_last), **geometry, **options)
+        return _combined(input, taps, mode, channels_last)
+
+    pool.__name__, pool.__doc__ = name, f"Combine the elements of windows of (batch, channels, {places})."
+    return op(kind="data", rule=_places_rule, ggml=ggml, public=False)(pool)
 
 
-# The three ops share these attributes:
-# mode: "max" or "avg". kernel, stride, dilation: per place. padding: (before, after) per place.
-# counts: results per place, which may reach beyond the padding. count_include_pad: True if averages count padding.
-# divisor: divisor of sums in place of the number of elements. channels_last: True for (batch, *places, channels).
-
-
-@op(kind="data", rule=_places_rule, ggml="POOL_1D", public=False)
-def pool_1d(
-    input, /, mode, kernel, stride, padding, dilation, counts, count_include_pad=True, divisor=None, channels_last=False
-):
-    """Combine the elements of windows of (batch, channels, width)."""
-    return _pooled(input, {name: value for name, value in locals().items() if name != "input"})
-
-
-@op(kind="data", rule=_places_rule, ggml="POOL_2D", public=False)
-def pool_2d(
-    input, /, mode, kernel, stride, padding, dilation, counts, count_include_pad=True, divisor=None, channels_last=False
-):
-    """Combine the elements of windows of (batch, channels, height, width)."""
-    return _pooled(input, {name: value for name, value in locals().items() if name != "input"})
-
-
-@op(kind="data", rule=_places_rule, public=False)
-def pool_3d(
-    input, /, mode, kernel, stride, padding, dilation, counts, count_include_pad=True, divisor=None, channels_last=False
-):
-    """Combine the elements of windows of (batch, channels, depth, height, width)."""
-    return _pooled(input, {name: value for name, value in locals().items() if name != "input"})
+pool_1d = _pool("pool_1d", "width", "POOL_1D")
+pool_2d = _pool("pool_2d", "height, width", "POOL_2D")
+pool_3d = _pool("pool_3d", "depth, height, width")
 
 
 @op(kind="data", rule=_places_rule, public=False)
 def adaptive_pool(input, /, mode, counts, channels_last=False):
     """Combine the elements of `counts` parts per place, which overlap if the extents do not divide."""
-    extents = input.shape[1:-1] if channels_last else input.shape[2:]
-    return _combined(input, _adaptive_taps(extents, mode=mode, counts=counts), mode, channels_last)
+    taps = _adaptive_taps(places_of(input, channels_last), mode=mode, counts=counts)
+    return _combined(input, taps, mode, channels_last)
 
 
 @op(kind="data", rule=_places_rule, public=False)
 def upscale(input, /, mode, counts, scales, align_corners=False, antialias=False, channels_last=False):
     """Resize the places to `counts`; `scales` are the distances of the results in the input."""
-    extents = input.shape[1:-1] if channels_last else input.shape[2:]
-    taps = _upscale_taps(
-        extents, mode=mode, counts=counts, scales=scales, align_corners=align_corners, antialias=antialias
-    )
+    options = {"scales": scales, "align_corners": align_corners, "antialias": antialias}
+    taps = _upscale_taps(places_of(input, channels_last), mode=mode, counts=counts, **options)
     return _combined(input, taps, mode, channels_last)
 
 
@@ -294,9 +286,7 @@ def _backward_rule(gradient: Spec, of: Call) -> Resolution:
 @op(kind="data", rule=_backward_rule, public=False)
 def resample_backward(gradient, /, of: Call):
     """Compute the gradient of the input of an average pool or resized image, which was the call `of`."""
-    extents = places_of(require_tensor(of.operands[0]), of.attributes["channels_last"])
-    taps = [_transposed(each, extent) for each, extent in zip(taps_of(of), extents, strict=True)]
-    return _combined(gradient, taps, "sum", of.attributes["channels_last"])
+    return _combined(gradient, _transposed_taps(of), "sum", of.attributes["channels_last"])
 
 
 @of_tensors()

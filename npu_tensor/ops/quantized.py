@@ -16,7 +16,7 @@ from npu_tensor.dtypes import DType, as_dtype, bfloat16, float32, q4_0, q4_1, q5
 from npu_tensor.errors import DTypeError, ShapeError
 from npu_tensor.ops.declare import Resolution
 from npu_tensor.ops.registry import op
-from npu_tensor.ops.rules import of_tensors
+from npu_tensor.ops.rules import of_tensors, require_floats
 from npu_tensor.spec import Spec
 
 __all__ = ["IQ4_NL_VALUES", "MXFP4_VALUES", "BlockParts", "dequantize", "linear_quantized", "parts", "quantize"]
@@ -222,8 +222,7 @@ def _quantize_rule(x: Spec, dtype: Any) -> Resolution:
     if dtype not in _QUANTIZERS:
         names = ", ".join(each.name for each in _QUANTIZERS)
         raise DTypeError(f"makes {names}, not {dtype.name}")
-    if not x.dtype.is_floating_point:
-        raise DTypeError(f"takes floats, not {x.dtype.name}")
+    require_floats(x.dtype)
     return Resolution(Spec.of(x.shape, dtype), ("float32",), {"dtype": dtype})
 
 

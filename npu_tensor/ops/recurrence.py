@@ -20,8 +20,8 @@ from npu_tensor.spec import Spec
 __all__ = ["gru", "gru_backward", "lstm", "lstm_backward", "rnn", "rnn_backward"]
 
 
-def _resolved(count: int, operands: tuple[Spec, ...], shape: tuple[int, ...], attributes: dict[str, Any]) -> Resolution:
-    """Return the resolution for `count` gates; the first operand has the dtype of the result."""
+def _resolved(operands: tuple[Spec, ...], shape: tuple[int, ...], attributes: dict[str, Any]) -> Resolution:
+    """Resolve to a shape and the dtype of the first operand."""
     is_double = any(operand.dtype.name == "float64" for operand in operands)
     registers = ("float64" if is_double else "float32",) * len(operands)
     return Resolution(Spec.of(shape, operands[0].dtype), registers, attributes)
@@ -49,7 +49,7 @@ def _states_rule(count: int, planes: int, with_gates: int) -> Rule:
         _require_fit(count, products, weight, bias, states)
         steps, batch, _ = products.shape
         shape = (with_gates if attributes.get("gates") else planes, steps, batch, weight.shape[1])
-        return _resolved(count, (products, weight, bias, *states), shape, attributes)
+        return _resolved((products, weight, bias, *states), shape, attributes)
 
     return rule
 
@@ -63,7 +63,7 @@ def _changes_rule(count: int, planes: int, carries: int) -> Rule:
     ) -> Resolution:
         _require_fit(count, products, weight, bias, states)
         size = planes * products.size + carries * states[0].size
-        return _resolved(count, (gradient, values, products, weight, bias, *states), (size,), attributes)
+        return _resolved((gradient, values, products, weight, bias, *states), (size,), attributes)
 
     return rule
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from npu_tensor.dtypes import as_dtype, int64
-from npu_tensor.errors import DTypeError
 from npu_tensor.ops import rules
 from npu_tensor.ops.declare import Resolution
 from npu_tensor.ops.registry import op
@@ -83,8 +82,7 @@ def var_op(input, /, dim=None, keepdim: bool = False, *, correction: float = 1):
 @op(kind="row", rule=rules.reduction("float"), public=False)
 def std_op(input, /, dim=None, keepdim: bool = False, *, correction: float = 1):
     """Compute the standard deviation over dim, sqrt(var)."""
-    deviation = input - row_mean(input)
-    return np.sqrt(row_sum(deviation * deviation) / np.maximum(row_length(input) - correction, 0))
+    return np.sqrt(var_op.op.body(input, correction=correction))
 
 
 @op(kind="row", rule=rules.norm, public=False)
@@ -160,10 +158,9 @@ def cumprod(input, /, dim: int, *, dtype=None):
     return np.cumprod(input, axis=dim, dtype=input.dtype) if input.ndim else np.array(input)
 
 
-@rules.of_tensors()
+@rules.of_tensors("floats")
 def _float_scan_rule(x: Spec, dim: int) -> Resolution:
-    if not x.dtype.is_floating_point:
-        raise DTypeError(f"takes floats, not {x.dtype.name}")
+    rules.require_floats(x.dtype)
     return Resolution(x, (x.dtype.register,), {"dim": rules.dimension(dim, x.ndim)})
 
 
@@ -173,13 +170,7 @@ def logcumsumexp(input, /, dim: int):
     return np.logaddexp.accumulate(input.astype(np.float64), axis=dim) if input.ndim else np.array(input)
 
 
-@rules.of_tensors()
-def _places_rule(x: Spec, dim: int, largest: bool) -> Resolution:
-    attributes = {"dim": rules.dimension(dim, x.ndim), "largest": largest}
-    return Resolution(Spec.of(x.shape, int64), (x.dtype.register,), attributes)
-
-
-@op(kind="data", rule=_places_rule, public=False)
+@op(kind="data", rule=rules.positions, public=False)
 def running_extreme(input, /, dim: int, largest: bool):
     """Return the index of the running maximum (or minimum) along dim: the latest of equal ones; NaN wins."""
     if not input.size or not input.ndim:

@@ -207,6 +207,12 @@ def require_tensor(operand: Operand) -> Spec:
     return operand
 
 
+def require_floats(dtype: DType) -> None:
+    """Raise DTypeError unless a dtype is floating point."""
+    if not dtype.is_floating_point:
+        raise DTypeError(f"takes floats, not {dtype.name}; convert with .to(npu_tensor.float32)")
+
+
 def product_dtypes(a: Spec, b: Spec, out_dtype: Any, mixed: bool = False) -> tuple[DType, str]:
     """Return the dtype of a product, and the register type of operands and sums.
 
@@ -238,6 +244,12 @@ def of_tensors(dtypes: str = "all") -> Callable[[Callable[..., Resolution]], Rul
     return decorate
 
 
+@of_tensors()
+def positions(x: Spec, dim: int, **options: bool) -> Resolution:
+    """Resolve to int64 positions along `dim`, in the shape of the operand."""
+    return Resolution(Spec.of(x.shape, int64), (x.dtype.register,), {"dim": dimension(dim, x.ndim), **options})
+
+
 def reduction(result: str) -> Rule:
     """Make the rule of an op that reduces `dim` (None = all).
 
@@ -260,8 +272,8 @@ def reduction(result: str) -> Rule:
             dtype = int64
         if result == "floating" and not dtype.is_floating_point:
             dtype = float32
-        if result == "float" and not dtype.is_floating_point:
-            raise DTypeError(f"takes floats, not {dtype.name}; convert with .to(npu_tensor.float32)")
+        if result == "float":
+            require_floats(dtype)
         out = {"int64": int64, "bool": uint8 if dtype is uint8 else bool_}.get(result, dtype)
         keep = bool(attributes["keepdim"])
         shape = tuple(1 if axis in dims else extent for axis, extent in enumerate(x.shape) if keep or axis not in dims)
@@ -282,19 +294,28 @@ def norm(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
     return _FLOAT_REDUCTION(operands, attributes)
 
 
-@_dtypes("floats")
-def rowwise(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
-    """Resolve to the shape of the first operand, to which the others broadcast; `dim` is the row."""
+def like_first(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
+    """Resolve to shape and dtype of the first operand, a float. The others are converted and broadcast to it."""
     x = require_tensor(operands[0])
-    dtype = as_dtype(attributes["dtype"]) if attributes.get("dtype") is not None else promoted(operands)
-    if not dtype.is_floating_point:
-        raise DTypeError(f"takes floats, not {dtype.name}; convert with .to(npu_tensor.float32)")
+    require_floats(x.dtype)
     if broadcast_of(operands) != x.shape:
         raise ShapeError("the other operands must broadcast to the first")
-    dims = dimensions(attributes["dim"], x.ndim)
-    return Resolution(
-        Spec.of(x.shape, dtype), (dtype.register,) * len(operands), {**attributes, "dim": dims, "dtype": dtype}, dims
-    )
+    return Resolution(x, (x.dtype.register,) * len(operands), attributes)
+
+
+def rows_like_first(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
+    """Resolve as `like_first`; `dim` is the row."""
+    resolution = like_first(operands, attributes)
+    dims = dimensions(attributes["dim"], resolution.spec.ndim)
+    return replace(resolution, attributes={**attributes, "dim": dims}, dims=dims)
+
+
+@_dtypes("floats")
+def rowwise(operands: tuple[Operand, ...], attributes: Attributes) -> Resolution:
+    """Resolve one operand as `rows_like_first`, after a conversion to the attribute `dtype` if it is given."""
+    (x,) = map(require_tensor, operands)
+    dtype = as_dtype(attributes["dtype"]) if attributes.get("dtype") is not None else x.dtype
+    return rows_like_first((Spec.of(x.shape, dtype),), {**attributes, "dtype": dtype})
 
 
 def index_dtype(dtype: DType) -> None:

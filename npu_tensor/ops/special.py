@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from npu_tensor.dtypes import as_dtype
-from npu_tensor.errors import DTypeError
 from npu_tensor.ops import rules
 from npu_tensor.ops.declare import Operand, Resolution
 from npu_tensor.ops.registry import op
@@ -345,8 +344,7 @@ def ldexp(input, other, /):
 def _stored(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Resolution:
     """Resolve to floats as stored: neighbours and exponents of 16-bit floats differ from those of float32."""
     dtype = rules.promoted(operands)
-    if not dtype.is_floating_point:
-        raise DTypeError(f"takes floats, not {dtype.name}")
+    rules.require_floats(dtype)
     result = as_dtype(attributes.get("dtype") or dtype)
     return Resolution(Spec.of(rules.broadcast_of(operands), result), (dtype.name,) * len(operands), attributes)
 
