@@ -17,6 +17,7 @@ from npu_tensor.functions.neural import wide
 from npu_tensor.ops.conv import CONVOLUTIONS, TRANSPOSED
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.movement import padded_places
+from npu_tensor.ops.places import places_of
 from npu_tensor.spec import Spec, contiguous_strides
 from npu_tensor.tensor import Tensor, from_array, record
 
@@ -50,8 +51,7 @@ Rule = Callable[[Recording, int], Tensor]
 
 
 def _filled(spec: Spec, value: float) -> Tensor:
-    tensor: Tensor = ops.fill(value, spec.shape, spec.dtype)
-    return tensor
+    return ops.fill(value, spec.shape, spec.dtype)
 
 
 def _places(values: Any) -> Tensor:
@@ -97,65 +97,59 @@ def _rotate(of: Recording, number: int) -> Tensor:
 
 
 def _convolution(of: Recording, number: int) -> Tensor:
-    attributes, operands, dtype = of.call.attributes, of.operands, of.spec(number).dtype
-    gradient = of.gradient.to(dtype)
+    image, weight = of.operands
+    gradient, geometry = of.gradient.to(of.spec(number).dtype), _geometry(of)
     if number == 0:
-        return _transposed(gradient, operands[1], _places_of(operands[0], attributes), attributes)
-    return _weight_gradient(operands[0], gradient, operands[1].shape[2:], attributes)
+        return _transposed(gradient, weight, places_of(image, geometry["channels_last"]), geometry)
+    return ops.conv_weight_gradient(image, gradient, weight.shape[2:], **geometry)
 
 
 def _transposed_convolution(of: Recording, number: int) -> Tensor:
-    attributes, (image, weight) = of.call.attributes, of.operands
-    gradient = of.gradient.to(of.spec(number).dtype)
+    image, weight = of.operands
+    gradient, geometry = of.gradient.to(of.spec(number).dtype), _geometry(of)
     if number == 0:
-        return _convolved(gradient, weight, _places_of(image, attributes), attributes)
-    return _weight_gradient(gradient, image, weight.shape[2:], attributes)
+        return _convolved(gradient, weight, places_of(image, geometry["channels_last"]), geometry)
+    return ops.conv_weight_gradient(gradient, image, weight.shape[2:], **geometry)
 
 
 def _gradient_of_weight(of: Recording, number: int) -> Tensor:
-    attributes, weight = of.call.attributes, of.gradient.to(of.spec(number).dtype)
-    places = _places_of(of.operands[number], attributes)
-    return (_transposed, _convolved)[number](of.operands[1 - number], weight, places, attributes)
+    weight, geometry = of.gradient.to(of.spec(number).dtype), _geometry(of)
+    places = places_of(of.operands[number], geometry["channels_last"])
+    return (_transposed, _convolved)[number](of.operands[1 - number], weight, places, geometry)
 
 
-_GEOMETRY: Final = ("stride", "padding", "dilation", "groups", "channels_last")
+def _geometry(of: Recording) -> dict[str, Any]:
+    """Return the attributes that a convolution shares with its gradients."""
+    names = "stride", "padding", "dilation", "groups", "channels_last"
+    return {name: of.call.attributes[name] for name in names}
 
 
-def _places_of(image: Tensor, attributes: Mapping[str, Any]) -> tuple[int, ...]:
-    return image.shape[1:-1] if attributes["channels_last"] else image.shape[2:]
-
-
-def _convolved(image: Tensor, weight: Tensor, counts: Sequence[int], attributes: Mapping[str, Any]) -> Tensor:
+def _convolved(image: Tensor, weight: Tensor, counts: Sequence[int], geometry: Mapping[str, Any]) -> Tensor:
     """Convolve at `counts` positions, which the padding at the end allows for."""
-    geometry = {name: attributes[name] for name in _GEOMETRY}
-    sizes = weight.shape[2:], _places_of(image, attributes), *(geometry[name] for name in _GEOMETRY[:3])
-    geometry["padding"] = tuple(
+    extents = places_of(image, geometry["channels_last"])
+    sizes = weight.shape[2:], extents, geometry["stride"], geometry["padding"], geometry["dilation"]
+    padding = tuple(
         (before, (count - 1) * step + gap * (size - 1) + 1 - extent - before)
         for count, size, extent, step, (before, _), gap in zip(counts, *sizes, strict=True)
     )
-    result: Tensor = CONVOLUTIONS[len(counts) - 1](image, weight, **geometry)
-    return result
+    return CONVOLUTIONS[len(counts) - 1](image, weight, **{**geometry, "padding": padding})
 
 
-def _transposed(image: Tensor, weight: Tensor, extents: tuple[int, ...], attributes: Mapping[str, Any]) -> Tensor:
-    geometry = {name: attributes[name] for name in _GEOMETRY}
-    result: Tensor = TRANSPOSED[len(extents) - 1](image, weight, extents, **geometry)
-    return result
-
-
-def _weight_gradient(image: Tensor, gradient: Tensor, kernel: Any, attributes: Mapping[str, Any]) -> Tensor:
-    geometry = {name: attributes[name] for name in _GEOMETRY}
-    result: Tensor = ops.conv_weight_gradient(image, gradient, tuple(kernel), **geometry)
-    return result
+def _transposed(image: Tensor, weight: Tensor, extents: Sequence[int], geometry: Mapping[str, Any]) -> Tensor:
+    return TRANSPOSED[len(extents) - 1](image, weight, extents, **geometry)
 
 
 # --- sums, whose gradients are views
 
 
+def with_rows(of: Recording) -> Tensor:
+    """Return the gradient of the result of a reduction, with extent 1 in the reduced dimensions."""
+    shape = of.spec(0).shape
+    return of.gradient.reshape(*(1 if axis in of.call.dims else extent for axis, extent in enumerate(shape)))
+
+
 def _sum(of: Recording, number: int) -> Tensor:
-    shape = of.spec(number).shape
-    kept = tuple(1 if axis in of.call.dims else extent for axis, extent in enumerate(shape))
-    return of.gradient.to(of.spec(number).dtype).reshape(*kept).expand(*shape)
+    return with_rows(of).to(of.spec(number).dtype).expand(*of.spec(number).shape)
 
 
 def _mean(of: Recording, number: int) -> Tensor:
@@ -430,8 +424,7 @@ def _cumprod(of: Recording, number: int) -> Tensor:
 
 def _clamp(of: Recording, number: int) -> Tensor:
     """Pass the gradient within the bounds, inclusive, as in PyTorch."""
-    gradient: Tensor = ops.where_op(of.result == of.operands[0], of.gradient, 0.0)
-    return gradient
+    return ops.where_op(of.result == of.operands[0], of.gradient, 0.0)
 
 
 def _remainder(rounded: Callable[[Tensor], Tensor]) -> Rule:

@@ -1,4 +1,4 @@
-"""Gradients of functions (`grad`, `value_and_grad`, `vjp`), and PyTorch's `backward` to the leaves of a graph.
+"""Gradients of functions: `grad`, `value_and_grad` and `vjp`.
 
     gradient = nt.grad(lambda w: ((x @ w - y) ** 2).mean())(w)
 
@@ -9,35 +9,18 @@ fused, explained, captured by `jit` and differentiated again as any graph is.
 from __future__ import annotations
 
 import functools
-import sys
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from npu_tensor import ops
-from npu_tensor._util.user_warnings import user_line
 from npu_tensor.autograd.backward_ops import backward_op
-from npu_tensor.autograd.gradient_templates import recorded_again
-from npu_tensor.autograd.structured import RULES, Recording, summed_to
-from npu_tensor.config import config
+from npu_tensor.autograd.structured import RULES, Recording, summed_to, with_rows
 from npu_tensor.errors import ArgumentError, DTypeError, GradientError
-from npu_tensor.graph.history import (
-    FREED,
-    GradMode,
-    Leaf,
-    Reached,
-    differentiated,
-    forget,
-    grad_mode,
-    leaf_of,
-    reached,
-    same,
-)
+from npu_tensor.graph.history import Reached, differentiated, forget, grad_mode, reached, same
 from npu_tensor.graph.nodes import Node, located
-from npu_tensor.graph.tracing import current_watch, watches
+from npu_tensor.graph.tracing import current_watch
 from npu_tensor.jit.trees import flatten, rebuild
-from npu_tensor.spec import Spec
-from npu_tensor.tensor import Tensor, handle_on, record, recorded_result, wrap
+from npu_tensor.tensor import Tensor, handle_on, record, wrap
 
 
 def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
@@ -64,8 +47,8 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> t
         if flatten(gradients[0] if len(gradients) == 1 else gradients, cotangents) != form:
             raise ArgumentError("vjp: the gradients must have the structure of the result")
         for output, gradient in zip(outputs, cotangents, strict=True):
-            _require_like("vjp", output, gradient)
-        return rebuild(primals, _gradients_of(outputs, cotangents, targets, through))
+            require_like("vjp", output, gradient)
+        return rebuild(primals, gradients_of(outputs, cotangents, targets, through))
 
     return (result, pulled_back, aux) if has_aux else (result, pulled_back)
 
@@ -106,7 +89,7 @@ def value_and_grad(
         if not isinstance(value, Tensor) or value._node.spec.size != 1 or not value.dtype.is_floating_point:
             raise GradientError(f"grad: the function must return a tensor of one float, not {_described(value)}")
         seed = ops.fill(1, value.shape, value.dtype)
-        gradients = rebuild(primals, _gradients_of([value], [seed], targets, through))
+        gradients = rebuild(primals, gradients_of([value], [seed], targets, through))
         gradient = gradients[0] if isinstance(argnums, int) else gradients
         return ((value, aux) if has_aux else value), gradient
 
@@ -129,7 +112,7 @@ def _described(value: Any) -> str:
     return str(value._node.spec) if isinstance(value, Tensor) else type(value).__name__
 
 
-def _require_like(name: str, output: Tensor, gradient: Tensor) -> None:
+def require_like(name: str, output: Tensor, gradient: Tensor) -> None:
     """Raise ArgumentError unless the gradient has the shape and dtype of the output."""
     if output._node.spec is not gradient._node.spec:
         raise ArgumentError(f"{name}: the gradient of {output._node.spec} cannot be {gradient._node.spec}")
@@ -164,7 +147,7 @@ def _trace(
     return result, aux, targets, through
 
 
-def _gradients_of(
+def gradients_of(
     outputs: Sequence[Tensor], given: Sequence[Tensor], targets: Sequence[Node], through: Reached
 ) -> list[Tensor]:
     """Compute the gradients of the targets from those given for the outputs, through the nodes between them.
@@ -213,11 +196,8 @@ def _recording(node: Node, inputs: Sequence[Any], gradient: Tensor) -> Recording
 
 def _of_operand(node: Node, of: Recording, number: int) -> Tensor:
     """Record the gradient of an operand from that of a node."""
-    call, gradient = of.call, of.gradient
-    op = call.op
+    op = of.call.op
     rule = op.gradient or RULES.get(op.name)
-    spec = call.operands[number]
-    assert isinstance(spec, Spec)
     try:
         if rule is not None:
             return rule(of, number)
@@ -226,16 +206,12 @@ def _of_operand(node: Node, of: Recording, number: int) -> Tensor:
     except NotImplementedError as error:
         form = f" with {error}" if str(error) else ""
         raise located(GradientError(), f"{op.name}{form} has no derivative", node.where) from None
-    if call.reduces:
-        rows = call.operands[0]
-        assert isinstance(rows, Spec)
-        shape = tuple(1 if axis in call.dims else extent for axis, extent in enumerate(rows.shape))
-        gradient = gradient.reshape(*shape)
-    backward = backward_op(call, number)
-    if backward is None:
-        return summed_to(gradient, spec.shape)
-    used = [(*of.operands, of.result)[n] for n in backward.used]
-    return summed_to(record(backward.op, (*used, gradient), backward.attributes), spec.shape)
+    gradient = with_rows(of) if of.call.reduces else of.gradient
+    backward = backward_op(of.call, number)
+    if backward is not None:
+        used = [(*of.operands, of.result)[n] for n in backward.used]
+        gradient = record(backward.op, (*used, gradient), backward.attributes)
+    return summed_to(gradient, of.spec(number).shape)
 
 
 def _tensor(operand: Any) -> Any:
@@ -246,47 +222,3 @@ def _tensor(operand: Any) -> Any:
     if watch is not None and (reader := watch.reader(operand)) is not None:
         return reader
     return handle_on(operand)
-
-
-# --- PyTorch's backward()
-
-
-def backward(output: Tensor, gradient: Tensor | None = None, retain_graph: bool = False) -> None:
-    """Add gradients to the leaves of a tensor; see `Tensor.backward`."""
-    node = output._node
-    if node.history is None:
-        raise GradientError(f"{node.spec} does not require a gradient: nothing it was computed from does")
-    if gradient is None:
-        if node.spec.size != 1:
-            raise GradientError(f"backward of {node.spec}, which is not a single element, needs the argument gradient")
-        gradient = ops.fill(1, output.shape, output.dtype)
-    _require_like("backward", output, gradient)
-    through = reached([node])
-    leaves = [each for each in through if leaf_of(each) is not None]
-    with GradMode(False):
-        if watches or config.eager:  # An op must record the tensors that it reads, or run at once.
-            gradients = _gradients_of([output], [gradient], leaves, through)
-        else:
-            where = user_line(sys._getframe(1))
-            nodes = recorded_again(_gradients_of, node, gradient._node, leaves, through, where)
-            gradients = [recorded_result(each) for each in nodes]
-        for target, computed in zip(leaves, gradients, strict=True):
-            leaf = leaf_of(target)
-            assert leaf is not None
-            if not leaf.is_frozen:
-                _add(leaf, computed)
-                if not watches:  # The loss of a captured function has no value.
-                    leaf.loss = weakref.ref(output)
-    if not retain_graph:
-        for each in through:
-            if leaf_of(each) is None:
-                each.history = FREED
-
-
-def _add(leaf: Leaf, gradient: Tensor) -> None:
-    if leaf.gradient is not None:
-        leaf.gradient._assign(leaf.gradient + gradient)
-        return
-    if (watch := current_watch()) is not None:
-        watch.gradients.setdefault(leaf, (None, True))
-    leaf.gradient = gradient
