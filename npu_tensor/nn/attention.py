@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from npu_tensor import ops
@@ -127,17 +127,9 @@ class MultiheadAttention(Module):
 
 
 class _TransformerLayer(Module):
-    """Attentions and a network of two linear layers, each with dropout, a residual and a norm.
+    """Attentions and a network of two linear layers, each with dropout, a residual and a norm."""
 
-    Arguments of the class statement:
-        attentions: Names of the attentions.
-    """
-
-    _attentions: ClassVar[Sequence[str]]
-
-    def __init_subclass__(cls, attentions: Sequence[str] = ()) -> None:
-        if attentions:
-            cls._attentions = attentions
+    _attentions: ClassVar[tuple[str, ...]]
 
     def __init__(
         self,
@@ -181,7 +173,7 @@ class _TransformerLayer(Module):
         return self.linear2(self.dropout(self.activation(self.linear1(x))))
 
 
-class TransformerEncoderLayer(_TransformerLayer, attentions=("self_attn",)):
+class TransformerEncoderLayer(_TransformerLayer):
     """Self-attention and a network of two linear layers, each with dropout, a residual and a norm.
 
     Args:
@@ -198,6 +190,8 @@ class TransformerEncoderLayer(_TransformerLayer, attentions=("self_attn",)):
         dtype: Dtype of the parameters.
     """
 
+    _attentions = ("self_attn",)
+
     def forward(
         self, src: Tensor, src_mask: Mask = None, src_key_padding_mask: Mask = None, is_causal: bool = False
     ) -> Any:
@@ -207,11 +201,13 @@ class TransformerEncoderLayer(_TransformerLayer, attentions=("self_attn",)):
         )
 
 
-class TransformerDecoderLayer(_TransformerLayer, attentions=("self_attn", "multihead_attn")):
+class TransformerDecoderLayer(_TransformerLayer):
     """Self-attention, attention to a memory, and a network of two linear layers, each with a residual and a norm.
 
     The arguments are those of `TransformerEncoderLayer`.
     """
+
+    _attentions = ("self_attn", "multihead_attn")
 
     def forward(
         self,

@@ -330,13 +330,10 @@ class _Conv(Module):
 
     def extra_repr(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        defaults = {"padding": 0, "dilation": 1, "output_padding": 0, "groups": 1}
-        for name, default in defaults.items():
-            value = getattr(self, name, default)
-            if value not in (default, (default,) * self.places):
-                text += f", {name}={value}"
+        zero, one = (0,) * self.places, (1,) * self.places
+        text += self._changed_options(padding=zero, dilation=one, output_padding=zero, groups=1)
         text += ", bias=False" if self.bias is None else ""
-        return text if self.padding_mode == "zeros" else f"{text}, padding_mode={self.padding_mode}"
+        return text + self._changed_options(padding_mode="zeros")
 
 
 class Conv1d(_Conv):
@@ -684,11 +681,6 @@ class _Rows(Module):
         if self.padding_idx is not None:
             init.zeros_(self.weight[self.padding_idx])
 
-    def _changed(self, **defaults: Any) -> str:
-        """Return the options that differ from their defaults, each after a comma."""
-        values = ((name, getattr(self, name), default) for name, default in defaults.items())
-        return "".join(f", {name}={value}" for name, value, default in values if value != default)
-
 
 class Embedding(_Rows):
     """Lookup of rows of the weight (num_embeddings, embedding_dim) by index.
@@ -733,7 +725,7 @@ class Embedding(_Rows):
         return F.embedding(input, self.weight, self.padding_idx, *limits, self.sparse)
 
     def extra_repr(self) -> str:
-        changed = self._changed(padding_idx=None, max_norm=None, norm_type=2.0, sparse=False)
+        changed = self._changed_options(padding_idx=None, max_norm=None, norm_type=2.0, sparse=False)
         return f"{self.num_embeddings}, {self.embedding_dim}{changed}"
 
 
@@ -780,5 +772,5 @@ class EmbeddingBag(_Rows):
         return F.embedding_bag(input, self.weight, offsets, *limits, *bags)
 
     def extra_repr(self) -> str:
-        limits, padding = self._changed(max_norm=None, norm_type=2.0), self._changed(padding_idx=None)
+        limits, padding = self._changed_options(max_norm=None, norm_type=2.0), self._changed_options(padding_idx=None)
         return f"{self.num_embeddings}, {self.embedding_dim}{limits}, mode={self.mode!r}{padding}"

@@ -315,9 +315,10 @@ class Module:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of the parameters, or set them to zero."""
         for parameter in self.parameters():
-            gradient = getattr(parameter, "grad", None)
-            if gradient is not None:
-                setattr(parameter, "grad", None if set_to_none else gradient.detach() * 0)  # noqa: B010 - no attribute yet
+            if set_to_none:
+                parameter.grad = None
+            elif parameter.grad is not None:
+                parameter.grad.zero_()
 
     # --- text
 
@@ -330,6 +331,11 @@ class Module:
         return ", ".join(
             [*(str(values[name]) for name in plain.split()), *(f"{name}={values[name]!r}" for name in named.split())]
         )
+
+    def _changed_options(self, **defaults: Any) -> str:
+        """Return the options that differ from their defaults, each after a comma, for `extra_repr`."""
+        values = ((name, getattr(self, name, default), default) for name, default in defaults.items())
+        return "".join(f", {name}={value}" for name, value, default in values if value != default)
 
     def _parts_shown(self) -> Iterable[tuple[str, str]]:
         return ((f"({name}): ", repr(child)) for name, child in self._own(Module))

@@ -139,9 +139,8 @@ class _Recurrent(Module):
         return (x.transpose(0, 1) if self.batch_first and has_batch else x), final if self.states > 1 else final[0]
 
     def extra_repr(self) -> str:
-        defaults = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0, "bidirectional": False}
-        others = [f"{name}={value}" for name, each in defaults.items() if (value := getattr(self, name)) != each]
-        return ", ".join([str(self.input_size), str(self.hidden_size), *others])
+        changed = self._changed_options(num_layers=1, bias=True, batch_first=False, dropout=0, bidirectional=False)
+        return f"{self.input_size}, {self.hidden_size}{changed}"
 
 
 def _plane(planes: Tensor, number: int) -> Tensor:
@@ -235,10 +234,7 @@ class _Cell(_Recurrent):
         return after if self.states > 1 else after[0]
 
     def extra_repr(self) -> str:
-        text = f"{self.input_size}, {self.hidden_size}"
-        text += "" if self.bias else f", bias={self.bias}"
-        nonlinearity = getattr(self, "nonlinearity", "tanh")
-        return text if nonlinearity == "tanh" else f"{text}, nonlinearity={nonlinearity}"
+        return f"{self.input_size}, {self.hidden_size}{self._changed_options(bias=True, nonlinearity='tanh')}"
 
 
 class RNNCell(_Cell):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 from npu_tensor.errors import ArgumentError
 from npu_tensor.functions.creation import zeros
@@ -34,7 +33,7 @@ def clip_grad_norm_(
         ArgumentError: The norm is not finite and `error_if_nonfinite` is set.
     """
     several = (parameters,) if isinstance(parameters, Tensor) else parameters
-    gradients: list[Any] = [each for parameter in several if (each := getattr(parameter, "grad", None)) is not None]
+    gradients = [parameter.grad for parameter in several if parameter.grad is not None]
     if not gradients:
         return zeros(())
     with no_grad():

@@ -104,33 +104,27 @@ def test_layers_begin_as_those_of_pytorch(name: str, arguments: tuple[Any, ...])
             assert abs(a).max() == pytest.approx(abs(b).max(), rel=0.15 if a.size < 1000 else 0.03), key
 
 
-class WithGradient(nt.Tensor):
-    """A tensor with an attribute for its gradient."""
-
-    grad: Any = None
-
-
 @pytest.mark.parametrize("norm_type", [1.0, 2.0, math.inf])
 @pytest.mark.parametrize("max_norm", [0.5, 1e6])
 def test_clip_grad_norm(norm_type: float, max_norm: float) -> None:
     generator = np.random.default_rng(0)
-    arrays = [generator.standard_normal(shape) for shape in ((3, 4), (5,), ())]
-    arrays = list(map(np.asarray, arrays))
-    ours = [WithGradient([0.0]) for _ in range(len(arrays) + 1)]
-    leaves = [torch.zeros(array.shape, dtype=torch.float64, requires_grad=True) for array in arrays]
-    for leaf, tensor, array in zip(leaves, ours, arrays, strict=False):
-        leaf.grad, tensor.grad = torch.tensor(array), nt.from_numpy(array)
-    gradients = [tensor.grad for tensor in ours]
-    expected = torch.nn.utils.clip_grad_norm_(leaves, max_norm, norm_type)
-    total = nn.utils.clip_grad_norm_(ours, max_norm, norm_type)
-    assert total.item() == pytest.approx(expected.item(), rel=1e-12)
-    for gradient, leaf in zip(gradients, leaves, strict=False):
-        np.testing.assert_allclose(gradient.numpy(), leaf.grad.numpy(), rtol=1e-12)  # in place
+    arrays = [np.asarray(generator.standard_normal(shape)) for shape in ((3, 4), (5,), ())]
+    results = []
+    for lib in (nt, torch):
+        leaves = [lib.zeros(array.shape, dtype=lib.float64, requires_grad=True) for array in arrays]
+        gradients = [lib.from_numpy(array.copy()) for array in arrays]
+        for leaf, gradient in zip(leaves, gradients, strict=True):
+            leaf.grad = gradient
+        without = lib.zeros(1, requires_grad=True)
+        total = lib.nn.utils.clip_grad_norm_([*leaves, without], max_norm, norm_type)
+        results.append([total, *gradients])  # Scaled in place.
+    for own, other in zip(*results, strict=True):
+        np.testing.assert_allclose(own.numpy(), other.numpy(), rtol=1e-12)
 
 
 def test_clip_grad_norm_of_no_gradients_and_of_infinite_ones() -> None:
     assert nn.utils.clip_grad_norm_([], 1.0).item() == 0
-    tensor = WithGradient([0.0])
+    tensor = nt.zeros(1, requires_grad=True)
     tensor.grad = nt.tensor([math.inf])
     with pytest.raises(ArgumentError, match="total norm"):
         nn.utils.clip_grad_norm_(tensor, 1.0, error_if_nonfinite=True)
