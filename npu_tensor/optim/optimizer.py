@@ -9,8 +9,8 @@ from __future__ import annotations
 import copy
 import math
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import UserDict, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType
 from typing import Any, ClassVar
 
@@ -99,34 +99,27 @@ class Options:
         return self._numbers.values()
 
 
-class Slots:
+class Slots(UserDict[str, Tensor]):
     """State of a parameter for its rule. A tensor that the rule reads for the first time is zero."""
 
     def __init__(self, state: State, parameter: Tensor) -> None:
-        self._state, self._parameter = state, parameter
+        self.data, self._parameter = state, parameter
         # A step without dampening, and PyTorch, leave a momentum buffer without a count.
         self._is_started = "momentum_buffer" in state
 
-    def __getitem__(self, name: str) -> Tensor:
-        if name not in self._state:
-            start, own = next_order(), self._parameter
-            # PyTorch counts steps in float32.
-            shape, dtype = ((), float32) if name == "step" else (own.shape, own.dtype)
-            number = float(name == "step" and self._is_started)
-            if (watch := current_watch()) is None:  # With its value, so that the first step has the usual structure.
-                created = from_array(np.full(shape, number, dtype.numpy), copy=False)
-            else:  # During a capture, it counts as created before the call.
-                created = ops.fill(number, shape, dtype)
-                watch.outside_since(start, created._node)
-                watch.made.discard(created)
-            self._state[name] = created
-        return self._state[name]  # type: ignore[no-any-return]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._state
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._state)
+    def __missing__(self, name: str) -> Tensor:
+        start, own = next_order(), self._parameter
+        # PyTorch counts steps in float32.
+        shape, dtype = ((), float32) if name == "step" else (own.shape, own.dtype)
+        number = float(name == "step" and self._is_started)
+        if (watch := current_watch()) is None:  # With its value, so that the first step has the usual structure.
+            created = from_array(np.full(shape, number, dtype.numpy), copy=False)
+        else:  # During a capture, it counts as created before the call.
+            created = ops.fill(number, shape, dtype)
+            watch.outside_since(start, created._node)
+            watch.made.discard(created)
+        self.data[name] = created
+        return created
 
 
 class Optimizer:
@@ -201,7 +194,7 @@ class Optimizer:
             if set_to_none:
                 parameter.grad = None
             elif parameter.grad is not None:
-                parameter.grad._assign(_zeros(parameter))
+                parameter.grad._assign(ops.fill(0, parameter.shape, parameter.dtype))
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient.
@@ -356,11 +349,6 @@ def check_numbers(group: ParamGroup, *names: str) -> None:
             fits = False
         if not fits:
             raise ArgumentError(f"{name} must be finite and at least 0, not {value!r}")
-
-
-def _zeros(parameter: Tensor) -> Tensor:
-    zeros: Tensor = ops.fill(0, parameter.shape, parameter.dtype)
-    return zeros
 
 
 def _replace_state(own: State, loaded: Mapping[str, Any], parameter: Tensor) -> None:

@@ -18,10 +18,6 @@ RATES = {"SGD": 0.1, "Adam": 1e-3, "AdamW": 1e-3}
 Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
 
-def mlp(nn: Any) -> Any:
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
-
-
 def cnn(nn: Any) -> Any:
     return nn.Sequential(
         nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
@@ -69,8 +65,9 @@ def copies() -> Iterator[Arrays]:
 
 
 TASKS: dict[str, tuple[Callable[[Any], Any], Callable[[], Iterator[Arrays]]]] = {
-    "mlp": (mlp, digits), "cnn": (cnn, digits), "transformer": (transformer, copies)
-}  # fmt: skip
+    "cnn": (cnn, digits),
+    "transformer": (transformer, copies),
+}
 
 
 def curve(lib: Any, model: Any, optimizer: Any, batches: Iterator[Arrays]) -> list[float]:
