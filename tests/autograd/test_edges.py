@@ -33,23 +33,6 @@ EDGES: dict[str, tuple[Callable[..., Any], Callable[..., Any], list[Any]]] = {
     ),
     "logit at its limits": (lambda x: nt.logit(x, 0.2), lambda x: torch.logit(x, 0.2), [[0.1, 0.25, 0.7, 0.9]]),
     "erfinv near 1": (nt.erfinv, torch.erfinv, [[-0.999, 0.0, 0.5, 0.99]]),
-    "diagonals that are embedded": (lambda x: nt.diag_embed(x, 1), lambda x: torch.diag_embed(x, 1), [[[1.0, 2.0]]]),
-    "folds that overlap": (
-        lambda x: functional.fold(x, 4, 3) ** 2, lambda x: F.fold(x, 4, 3) ** 2, [np.arange(36.0).reshape(9, 4)]
-    ),
-    "the largest of windows": (
-        lambda x: functional.max_pool1d(x, 2, 1) ** 2, lambda x: F.max_pool1d(x, 2, 1) ** 2, [[[1.0, 3.0, 2.0, 5.0]]]
-    ),
-    "places between pixels": (
-        lambda x, at: functional.grid_sample(x, at, align_corners=True),
-        lambda x, at: F.grid_sample(x, at, align_corners=True),
-        [np.arange(9.0).reshape(1, 1, 3, 3) ** 2, [[[[0.1, -0.3], [0.7, 0.55]]]]],
-    ),
-    "slices that are reduced": (
-        lambda x, y: x.scatter_reduce(0, nt.tensor([0, 1, 0]), y, "mean"),
-        lambda x, y: x.scatter_reduce(0, torch.tensor([0, 1, 0]), y, "mean"),
-        [[1.0, 2.0], [4.0, 5.0, 6.0]],
-    ),
 }  # fmt: skip
 
 

@@ -37,14 +37,6 @@ def test_promotion_with_numbers(number: Any, shape: Any) -> None:
         assert (number * x).dtype.name == NAMES[torch.result_type(number, to_torch(x))], dtype
 
 
-def test_true_division_of_integers() -> None:
-    for a, b in itertools.product(DTYPES, DTYPES):
-        x, y = nt.ones(2, dtype=a), nt.ones(2, dtype=b)
-        assert (x / y).dtype.name == NAMES[(to_torch(x) / to_torch(y)).dtype]
-    assert (nt.tensor([7]) / 2).tolist() == [3.5]
-    assert (nt.tensor([7]) // 2).dtype is nt.int64
-
-
 def source(dtype: DType) -> np.ndarray:
     """Return values that every other dtype can hold after a conversion that C defines."""
     if dtype.is_floating_point:
