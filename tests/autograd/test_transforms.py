@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import npu_tensor as nt
+from npu_tensor import ops
 from npu_tensor.errors import ArgumentError, DTypeError, GradientError
 from npu_tensor.graph.history import active
 
@@ -294,3 +295,18 @@ def test_second_derivatives_of_norms_by_their_weights(name: str) -> None:
     (inner,) = torch.autograd.grad((norm(torch, theirs, weight) * torch.from_numpy(g)).sum(), weight, create_graph=True)
     (inner**2).sum().backward()
     np.testing.assert_allclose(nt.grad(squares)(nt.from_numpy(x)), theirs.grad, 1e-9, 1e-9)
+
+
+def test_attention_with_a_soft_cap_and_a_boolean_mask() -> None:
+    arrays = np.random.default_rng(0).standard_normal((3, 1, 2, 5, 4), np.float32)
+    allowed = np.tri(5, dtype=bool)[None, None]
+    leaves = [torch.tensor(each, requires_grad=True) for each in arrays]
+    scores = 2 * (leaves[0] @ leaves[1].mT / 4).tanh()
+    mixed = scores.masked_fill(~torch.from_numpy(allowed), -torch.inf).softmax(-1) @ leaves[2]
+    (mixed**2).sum().backward()
+
+    def loss(*operands: nt.Tensor) -> nt.Tensor:
+        return (ops.attention(*operands, nt.from_numpy(allowed), scale=0.5, softcap=2.0) ** 2).sum()
+
+    for own, leaf in zip(nt.grad(loss, (0, 1, 2))(*map(nt.from_numpy, arrays)), leaves, strict=True):
+        np.testing.assert_allclose(own.numpy(), leaf.grad.numpy(), 1e-4, 1e-5)
