@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Final, NamedTuple
 
+from npu_tensor.dataflow.checks.index import walk
 from npu_tensor.dataflow.design import Acquire, Design, Element, FunctionCall, Loop, Release, Statement, Word, Worker
 from npu_tensor.runtime.build.iron_names import distinct, wrapped
 
@@ -97,23 +98,12 @@ def _text(name: str, group: Sequence[_WorkerBody]) -> str:
     names = [_common(names) for names in zip(*(other.worker.fifos for other in group), strict=True)]
     names += [_common(names) for names in zip(*(other.memory for other in group), strict=True)]
     pointers = distinct(names, {*BUILT_IN, *symbols})
-    writer = _Writer(
-        dict(zip((*body.worker.fifos, *body.memory, *body.functions), (*pointers, *symbols), strict=True)),
-        {number: place for place, number in enumerate(_used(body.worker.body)) if number is not None},
-    )
+    calls = [statement for statement, _ in walk(body.worker.body) if isinstance(statement, FunctionCall)]
+    used = {argument.acquire for call in calls for argument in call.arguments if isinstance(argument, Element)}
+    named = (*body.worker.fifos, *body.memory, *body.functions)
+    writer = _Writer(dict(zip(named, (*pointers, *symbols), strict=True)), used)
     header = f"def {name}({', '.join([*pointers, *symbols])}):"
     return "\n".join([*wrapped(header, ""), *(writer.lines(body.worker.body, "    ") or ["    pass"])])
-
-
-def _used(statements: Sequence[Statement]) -> Iterator[int | None]:
-    """Yield in textual order the acquires whose objects calls use, and None for every other statement."""
-    for statement in statements:
-        if isinstance(statement, Loop):
-            yield from _used(statement.body)
-        elif isinstance(statement, FunctionCall):
-            yield from (a.acquire for a in statement.arguments if isinstance(a, Element))
-        else:
-            yield None
 
 
 def _common(names: Sequence[str]) -> str:
@@ -130,19 +120,18 @@ def _number(number: Number) -> str:
 
 
 class _Writer:
-    """Writer of the statements of a body, in order.
+    """Writer of the statements of a body. Every acquire whose objects calls use gets a name of its own.
 
-    Attributes:
+    Args:
         names: Names of fifos, buffers and functions in the text.
-        last_use: Last use of the objects of each acquire, as a position in the output of `_used`.
+        used: Acquires whose objects calls use.
     """
 
-    def __init__(self, names: dict[str, str], last_use: dict[int, int]) -> None:
+    def __init__(self, names: dict[str, str], used: set[int]) -> None:
         self._names = names
-        self._last_use = last_use
-        self._objects: dict[int, str] = {}
-        self._single: set[int] = set()
-        self._place = 0
+        self._used = used
+        self._taken = set(names.values())
+        self._objects: dict[int, list[str]] = {}
 
     def lines(self, statements: Sequence[Statement], indent: str) -> list[str]:
         lines = []
@@ -154,32 +143,25 @@ class _Writer:
                 arguments = ", ".join(self._argument(argument) for argument in statement.arguments)
                 lines += wrapped(f"{self._names[statement.function]}({arguments})", indent)
             elif isinstance(statement, Release):
-                self._place += 1
                 lines.append(f"{indent}{self._names[statement.fifo]}.release({statement.objects})")
             else:
-                self._place += 1
-                lines.append(
-                    f"{indent}{self._target(statement)}{self._names[statement.fifo]}.acquire({statement.objects})"
-                )
+                call = f"{self._names[statement.fifo]}.acquire({statement.objects})"
+                lines.append(f"{indent}{self._target(statement)}{call}")
         return lines
 
     def _target(self, acquire: Acquire) -> str:
         """Return the assignment of the objects, or "" if no call uses them."""
-        if acquire.number not in self._last_use:
+        if acquire.number not in self._used:
             return ""
-        if acquire.objects == 1:
-            self._single.add(acquire.number)
-        needed = {name for number, name in self._objects.items() if self._last_use[number] >= self._place}
-        preferred = f"{self._names[acquire.fifo]}_object" + "s" * (acquire.objects > 1)
-        (name,) = distinct([preferred], needed | set(self._names.values()))
-        self._objects[acquire.number] = name
+        count = acquire.objects
+        (name,) = distinct([f"{self._names[acquire.fifo]}_object" + "s" * (count > 1)], self._taken)
+        self._taken.add(name)
+        self._objects[acquire.number] = [f"{name}[{n}]" for n in range(count)] if count > 1 else [name]
         return f"{name} = "
 
     def _argument(self, argument: Operand) -> str:
         if isinstance(argument, Element):
-            self._place += 1
-            name = self._objects[argument.acquire]
-            return name if argument.acquire in self._single else f"{name}[{argument.position}]"
+            return self._objects[argument.acquire][argument.position]
         if isinstance(argument, Word):
             return f"{self._names[argument.memory]}[{argument.number}]"
         return self._names[argument] if isinstance(argument, str) else _number(argument)

@@ -86,7 +86,7 @@ class _Program:
         """Return the whole program."""
         functions = [core.text for core in dict.fromkeys(placed.core for placed in self.placed)]
         top = "\n\n".join([self._docstring(), self._imports(), self._constants()])
-        return "\n\n\n".join([top, *functions, self._module(), MAIN_WITH_SOURCES if self.sources else MAIN]) + "\n"
+        return "\n\n\n".join([top, *functions, self._module(), MAIN]) + "\n"
 
     def _docstring(self) -> str:
         design, count = self.design, len(self.design.workers)
@@ -136,9 +136,9 @@ class _Program:
             "Worker": design.workers,
         }
         lines = {
-            "import argparse": self.sources,
+            "import argparse": True,
             "from collections import defaultdict": True,
-            "from pathlib import Path": self.sources,
+            "from pathlib import Path": True,
             "\nimport numpy as np": True,
             "from aie.helpers.taplib import TensorAccessPattern": True,
             f"from aie.iron import {', '.join(name for name, used in iron.items() if used)}": True,
@@ -186,9 +186,6 @@ class _Program:
 
 
 MAIN: Final = """if __name__ == "__main__":
-    print(module())"""
-
-MAIN_WITH_SOURCES: Final = """if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write-sources", type=Path, metavar="DIR", help="write the C++ there, print no module")
     directory = parser.parse_args().write_sources
