@@ -20,7 +20,6 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from npu_tensor.config import config
@@ -33,9 +32,6 @@ from npu_tensor.runtime.build.iron_worker import DESIGN, FILES, HEADERS, KERNEL,
 from npu_tensor.runtime.build.process import run
 from npu_tensor.runtime.store.requests import AnyRequest, Unit
 from npu_tensor.runtime.store.store import store
-
-KERNELS: Final[Mapping[Format, str]] = MappingProxyType({"xclbin": "MLIR_AIE", "elf": mlir_aie.ELF_KERNEL})
-"""Name of the kernel in a file: aiecc's default for --xclbin-kernel-name, and see `mlir_aie.ELF_KERNEL`."""
 
 _ENDED: Final = re.compile(r"^\[Peano\] compilation failed$|exit code -9\b", re.MULTILINE)
 """Message of mlir-aie if a signal ended Peano or aiecc."""
@@ -62,17 +58,12 @@ class IronBackend:
         return design.configuration if isinstance(design, Design) and kernel_format(design) == "xclbin" else design
 
     def ingredients(self, unit: Unit) -> dict[str, Any]:
-        """Return flags and headers of each source, and the digest of the lowering.
-
-        The name of the toolchain covers the rest. The runtime also needs "format" and "kernel", the name of the kernel
-        in that file in XRT.
-        """
+        """Return flags and headers of each source, and the digest of the lowering; the toolchain covers the rest."""
         sources = [
             {"flags": list(source.flags), "headers": headers.digests(source.text, [HEADERS])}
             for source in dict.fromkeys(function.source for function in unit.functions)
         ]
-        format: Format = "elf" if isinstance(unit, (Design, ArrayProgram)) else "xclbin"
-        return {"format": format, "kernel": KERNELS[format], "lowering": _lowering(), "sources": sources}
+        return {"lowering": _lowering(), "sources": sources}
 
     def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
         """Return None: no part of a kernel for an NPU runs on this machine's processor."""
