@@ -1,7 +1,7 @@
 """Builds in the background, `NPU_TENSOR_JIT=background`: the program goes on meanwhile.
 
     build = builds.start(key, partial(library.make, request))
-    build.ended, build.error        # False, ""; later True and the message of the compiler, if it failed
+    build.artifact, build.error     # None and None; later one of both is set
     finish_builds()
 
 A program that ends does not wait for them: their compilers are killed, and the cache keeps nothing of them.
@@ -33,20 +33,16 @@ END_SECONDS: Final = 5.0
 
 @dataclass(slots=True)
 class Build:
-    """One build of a kernel.
+    """One build of a kernel, which has neither an artifact nor an error while it goes on.
 
     Attributes:
-        ended: True if the build has ended; then it has an artifact or an error.
         artifact: The kernel.
         error: Reason of the failure.
-        transient: True if the reason may not come again.
         reported: True if the user has been warned of the failure.
     """
 
-    ended: bool = False
     artifact: Artifact | None = None
-    error: str = ""
-    transient: bool = False
+    error: BuildError | None = None
     reported: bool = False
 
 
@@ -64,8 +60,6 @@ class Builds:
 
     def start_anew(self) -> None:
         """Forget all builds, as in a forked process, which has no threads for them."""
-        for build in self._known.values():
-            build.ended = True
         self.finished += len(self._known)
         self._known = {}
         self._changed = threading.Condition()
@@ -119,11 +113,10 @@ class Builds:
                 try:
                     build.artifact = make()
                 except BaseException as error:  # The program goes on without the kernel in any case.
-                    build.error = str(error) or type(error).__name__
-                    build.transient = isinstance(error, BuildError) and error.transient
-                build.ended = True
+                    transient = isinstance(error, BuildError) and error.transient
+                    build.error = BuildError(str(error) or type(error).__name__, transient=transient)
         with self._changed:
-            self.finished += build.ended
+            self.finished += not group.ended
             self._threads.discard(threading.current_thread())
             self._changed.notify_all()
 

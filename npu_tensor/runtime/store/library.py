@@ -21,7 +21,7 @@ from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.process import build_threads
 from npu_tensor.runtime.build.progress import building
-from npu_tensor.runtime.store.background import Build, builds
+from npu_tensor.runtime.store.background import builds
 from npu_tensor.runtime.store.kernel_directory import KernelDirectory, kernel_directories
 from npu_tensor.runtime.store.requests import AnyRequest, Backend, Unit, description, folder, kernel_key
 from npu_tensor.runtime.store.store import Artifact, store
@@ -34,7 +34,7 @@ class KernelLibrary:
         self.backend = backend
         self._directories: dict[Path, KernelDirectory] = {}
         # By the identity of a living configuration: hashing one takes longer than the rest of a look-up.
-        self._found: dict[int, tuple[ref[Unit], Artifact | BuildError | Build]] = {}
+        self._found: dict[int, tuple[ref[Unit], Artifact | BuildError]] = {}
 
     def find(self, request: AnyRequest) -> Artifact:
         """Return the files of a kernel, which is built if there are none. Each configuration is looked up once.
@@ -43,28 +43,21 @@ class KernelLibrary:
             BuildError: The kernel cannot be built; names every place that was searched. With
                 `NPU_TENSOR_JIT=background`, it is `pending` while the kernel is being built.
         """
-        known = self._known(request)
-        if known is None:
-            known = self._look_up(request)
-        elif isinstance(known, Build):
-            raise _pending(request)
-        elif isinstance(known, BuildError):
+        known = self._known(request) or self._look_up(request)
+        if isinstance(known, BuildError):
             raise _with(known)
         if known.origin != "memory":
-            self._remember(self.backend.unit(request.design), known._replace(origin="memory"))
+            self._remember(request, known._replace(origin="memory"))
         return known
 
-    def _known(self, request: AnyRequest) -> Artifact | BuildError | Build | None:
-        """Return the result of an earlier look-up, or a running build if the caller must not wait."""
+    def _known(self, request: AnyRequest) -> Artifact | BuildError | None:
+        """Return the result of an earlier look-up, or None."""
         unit = self.backend.unit(request.design)
         reference, known = self._found.get(id(unit), (None, None))
-        if reference is None or reference() is not unit:
-            return None
-        if isinstance(known, Build) and (known.ended or config.jit != "background"):
-            return None
-        return known
+        return None if reference is None or reference() is not unit else known
 
-    def _remember(self, unit: Unit, found: Artifact | BuildError | Build) -> None:
+    def _remember(self, request: AnyRequest, found: Artifact | BuildError) -> None:
+        unit = self.backend.unit(request.design)
         identity = id(unit)
         self._found[identity] = (ref(unit, lambda _: self._found.pop(identity, None)), found)
 
@@ -77,7 +70,7 @@ class KernelLibrary:
         unknown = {
             id(self.backend.unit(request.design)): request
             for request in requests
-            if not isinstance(self._known(request), (Artifact, Build))
+            if not isinstance(self._known(request), Artifact)
         }
         if not unknown:
             return
@@ -91,13 +84,12 @@ class KernelLibrary:
                 self._remember_result(request, build.result)
 
     def _remember_result(self, request: AnyRequest, find: Callable[[], Artifact]) -> None:
-        """Remember the result or the error of `find`."""
-        unit = self.backend.unit(request.design)
+        """Remember the result of `find`, or its error unless the build goes on."""
         try:
-            self._remember(unit, find())
+            self._remember(request, find())
         except BuildError as error:
-            if not error.pending:  # The Build is known already.
-                self._remember(unit, _with(error))  # A copy: the traceback would keep the design.
+            if not error.pending:
+                self._remember(request, _with(error))  # A copy: the traceback would keep the design.
 
     def make(self, request: AnyRequest, force: bool = False) -> Artifact:
         """Return a kernel from the cache, or build it, even if `NPU_TENSOR_JIT=off`. `force` builds it in any case.
@@ -121,7 +113,7 @@ class KernelLibrary:
         key = kernel_key(description(request, self.backend))
         ready = self._precompiled(request, []) or self._cached(request, key)
         if ready is not None:
-            self._remember(self.backend.unit(request.design), ready)
+            self._remember(request, ready)
         return ready
 
     def _precompiled(self, request: AnyRequest, reasons: list[str]) -> Artifact | None:
@@ -158,15 +150,14 @@ class KernelLibrary:
             raise BuildError("building is off (NPU_TENSOR_JIT=off); not in the cache")
         self._need_compiler()
         build = builds.start(key, partial(self._build, request, key, described, False))
-        if not build.error:
-            self._remember(self.backend.unit(request.design), build)
-            raise _pending(request)
+        if build.error is None:
+            raise BuildError(f"{request.name} is being built in the background", pending=True)
         if not build.reported:
             build.reported = True
             warn(f"{request.name} could not be built in the background: {build.error}")
-        if build.transient:
+        if build.error.transient:
             builds.forget(key)  # The next plan tries again.
-        raise BuildError(build.error, transient=build.transient)
+        raise _with(build.error)
 
     def _need_compiler(self) -> None:
         missing = self.backend.missing()
@@ -200,10 +191,6 @@ class KernelLibrary:
         if new and config.debug >= 5:
             print(f"{request.name}: {', '.join(map(str, artifact.files.values()))}", file=sys.stderr)
         return artifact._replace(origin="built") if new else artifact
-
-
-def _pending(request: AnyRequest) -> BuildError:
-    return BuildError(f"{request.name} is being built in the background", pending=True)
 
 
 def _with(error: BuildError, *reasons: str) -> BuildError:
