@@ -10,7 +10,6 @@ the middle of a build or of writing leaves nothing that is loaded later. `files`
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -22,12 +21,11 @@ from typing import Any, Final, Literal, NamedTuple
 from npu_tensor import events
 from npu_tensor._util.version import VERSION
 from npu_tensor.config import config
-from npu_tensor.errors import ArgumentError, BuildError
+from npu_tensor.errors import BuildError
 from npu_tensor.runtime.store.directories import process_directory, readable, scratch_directory, warn_once, writable
 from npu_tensor.runtime.store.files import (
     DESCRIPTION,
     LOG,
-    SUFFIX,
     Damage,
     file_stem,
     locked,
@@ -35,9 +33,8 @@ from npu_tensor.runtime.store.files import (
     read_shared_entry,
     write_entry,
 )
-from npu_tensor.runtime.store.upkeep import FOLDER, clear_once, wrote
+from npu_tensor.runtime.store.upkeep import clear_once, wrote
 
-_KEY: Final = re.compile(r"[0-9a-f]{64}")
 _LONGEST_LOG: Final = 1 << 20
 
 Origin = Literal["memory", "precompiled", "cache", "built"]
@@ -92,10 +89,6 @@ class Store:
 
     def get(self, folder: str, name: str, key: str) -> Artifact | None:
         """Return an entry whose files have just been read and verified, or None."""
-        if _KEY.fullmatch(key) is None:
-            raise ArgumentError(f"the key {key!r} is not 64 hexadecimal digits")
-        if FOLDER.fullmatch(folder) is None:
-            raise ArgumentError(f"the folder {folder!r} is not of the form aie2p-toolchain")
         for root in readable(self.root):
             try:
                 artifact = self._load(root, folder, name, key)
@@ -118,11 +111,8 @@ class Store:
     ) -> Artifact:
         """Write an entry and return it. A caller that might write other bytes under this key holds its lock.
 
-        Raises ArgumentError for a suffix that is not allowed, and OSError if no directory can be written.
+        Raises OSError if no directory can be written.
         """
-        for suffix in contents:
-            if SUFFIX.fullmatch(suffix) is None or suffix == DESCRIPTION:
-                raise ArgumentError(f"a build must not return a file {suffix!r}")
         fields = {
             "name": name,
             "key": key,
