@@ -61,22 +61,14 @@ class XrtProgram(NpuProgram):
 
 
 def read_program(program: ArrayProgram, artifact: Artifact) -> XrtProgram:
-    """Create the XRT program for the binary in an artifact.
-
-    Raises:
-        BuildError: The artifact is for another array, or its files do not fit.
-    """
-    _check_arch(program, artifact)
-    elf = artifact.files.get(".elf")
-    if elf is not None and ".xclbin" not in artifact.files:
-        if any(run.design.run_words for run in program.runs):
-            raise BuildError(f"{artifact.name} has runtime parameters, which cannot be set in a full ELF")
+    """Create the XRT program for the binary in an artifact. Raises BuildError if a file of it is invalid."""
+    if ".elf" in artifact.files:
         return XrtProgram(
             name=program.name,
             key=artifact.key,
             binary=artifact.key,
             sizes=program.arguments,
-            path=elf,
+            path=artifact.files[".elf"],
             parts=[ProgramPart(None, None)],
         )
     return _with_instructions(program, artifact, [_part(program, artifact, None)])
@@ -93,8 +85,6 @@ def read_bundled(program: ArrayProgram, artifacts: Sequence[Artifact], packed: S
     Raises:
         BuildError: See `bundle` and `read_program`.
     """
-    for artifact in packed:
-        _check_arch(program, artifact)
     bundled, kernels = bundle(program.array.arch, packed)
     by_configuration = {
         id(run.design.configuration): artifact for run, artifact in zip(program.runs, artifacts, strict=True)
@@ -132,10 +122,3 @@ def _part(program: ArrayProgram, artifact: Artifact, kernel: str | None) -> Prog
         return ProgramPart(kernel, *stream(program, [addresses]))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise BuildError(f"{path} lacks addresses of the runtime parameters of {artifact.name}: {error}") from None
-
-
-def _check_arch(program: ArrayProgram, artifact: Artifact) -> None:
-    arch = program.array.arch
-    arch_of_files = artifact.description.get("made_from", artifact.description).get("arch", arch)
-    if arch_of_files != arch:
-        raise BuildError(f"{artifact.name} is made for {arch_of_files}, and this NPU is {arch}")
