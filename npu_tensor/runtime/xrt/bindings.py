@@ -37,7 +37,6 @@ _RETRY_SECONDS: Final = 0.1
 """Opening fails with ENODEV while the driver resets the device, which takes some tens of milliseconds."""
 
 _lock = new_lock()
-_failed: tuple[object, str] | None = None
 _opened: Final[dict[int, Any]] = {}
 _opener: int | None = None
 """Process that opened the devices."""
@@ -47,26 +46,19 @@ def pyxrt(library: RuntimeLibrary = XRT) -> Any:
     """Return the module pyxrt, imported on first use.
 
     Places in order: the module path, <place>/python and <place> for each place of `library` (NPU_TENSOR_XRT_PATH or
-    XILINX_XRT), the usual places. A failed search is repeated only after one of the settings has changed.
+    XILINX_XRT), the usual places.
 
     Raises:
         DeviceError: There is no usable module (NOT_FOUND). The message has a line for each place.
     """
-    global _failed
-    places = tuple(library.places())
-    decides = (tuple(sys.path), places, os.environ.get("PATH"), sys.modules.get("pyxrt", "absent"))
-    if _failed is not None and _failed[0] == decides:
-        raise DeviceError(_failed[1], "NOT_FOUND")
     with _lock:
         attempts: list[Attempt] = []
-        for named_by, directory in _directories(places):
+        for named_by, directory in _directories(library.places()):
             try:
                 return _load(directory, library)
             except Exception as error:  # A binary module may raise anything.
                 attempts += _reasons(named_by, directory, error)
-        failure = not_found("XRT's Python module pyxrt", attempts)
-        _failed = (decides, str(failure))
-        raise failure
+        raise not_found("XRT's Python module pyxrt", attempts)
 
 
 def _directories(places: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, Path | None]]:

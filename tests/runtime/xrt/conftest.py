@@ -57,7 +57,6 @@ def _unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 def _machine(machine: Machine, monkeypatch: pytest.MonkeyPatch, library: KernelLibrary) -> Iterator[Machine]:
     monkeypatch.setattr(bindings, "_opened", {})
     monkeypatch.setattr(bindings, "_opener", None)
-    monkeypatch.setattr(bindings, "_failed", None)
     monkeypatch.setattr(xrt_device, "library", lambda: library)
     monkeypatch.setattr(engines, "_engines", {})  # Those of other tests may be of NPUs that this machine has not.
     with install(machine):

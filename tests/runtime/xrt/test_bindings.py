@@ -29,7 +29,6 @@ def _no_pyxrt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]
     monkeypatch.setattr(bindings, "USUAL_PLACES", (str(tmp_path / "usual").removeprefix("/"),))
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if not list(Path(entry).glob("pyxrt*"))])
     monkeypatch.delitem(sys.modules, "pyxrt", raising=False)
-    monkeypatch.setattr(bindings, "_failed", None)
     monkeypatch.setattr(bindings, "_opened", {})
     monkeypatch.setattr(bindings, "_opener", None)
     config.reset()
