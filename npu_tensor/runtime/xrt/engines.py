@@ -11,9 +11,7 @@ from npu_tensor._util.forks import in_child
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.npu.npu_engine import NpuEngine, lock
-from npu_tensor.runtime.xrt import xrt_submission
-from npu_tensor.runtime.xrt.xrt_context import XrtContext
-from npu_tensor.runtime.xrt.xrt_driver import XrtDriver
+from npu_tensor.runtime.xrt.xrt_driver import XrtContext, XrtDriver, keep_forever
 
 _engines: Final[dict[int, NpuEngine]] = {}
 
@@ -48,7 +46,7 @@ def _at_exit() -> None:
     try:
         close_engines()
     finally:
-        xrt_submission.keep_forever(poll=not forked)
+        keep_forever(poll=not forked)
 
 
 def _leave_to_parent() -> None:

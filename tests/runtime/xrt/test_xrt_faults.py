@@ -15,8 +15,8 @@ import npu_tensor as nt
 from npu_tensor.planner import selection
 from npu_tensor.runtime.npu import faults, launch_step, launches, npu_engine
 from npu_tensor.runtime.npu.agreement import disagreement
-from npu_tensor.runtime.xrt import bindings, engines, xrt_submission
-from npu_tensor.runtime.xrt.xrt_memory import driver_error
+from npu_tensor.runtime.xrt import bindings, engines, xrt_driver
+from npu_tensor.runtime.xrt.xrt_driver import driver_error
 
 pytestmark = [pytest.mark.usefixtures("_unchecked"), needs_compiler]
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.usefixtures("_unchecked"), needs_compiler]
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in (npu_engine, faults, launches, xrt_submission, bindings):
+    for module in (npu_engine, faults, launches, xrt_driver, bindings):
         monkeypatch.setattr(module, "time", made)
     return made
 

@@ -10,7 +10,7 @@ from machine import Machine
 from running import needs_compiler
 
 import npu_tensor as nt
-from npu_tensor.runtime.xrt import engines, xrt_submission
+from npu_tensor.runtime.xrt import engines, xrt_driver
 
 pytestmark = needs_compiler
 
@@ -24,5 +24,5 @@ def in_driver(code: CodeType) -> bool:
 @pytest.mark.parametrize("name", PREPARE)
 def test_an_interrupt_at_any_place(machine: Machine, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)  # See tests/runtime/npu/test_interrupts.py
-    with nt.default_device("npu"), ready(machine, engines._engines.values, xrt_submission.release) as work:
+    with nt.default_device("npu"), ready(machine, engines._engines.values, xrt_driver.release) as work:
         interrupt_everywhere(work, name, in_driver)
