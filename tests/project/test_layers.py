@@ -63,7 +63,7 @@ RUNTIME_LAYERS = (
     ("dlpack", "memory", "scratch"),
     (
         *("build.headers", "build.process", "build.progress"),
-        *("devices.npu_clock", "devices.shared_libraries", "devices.system"),
+        *("devices.shared_libraries", "devices.system"),
     ),
     ("store",),
     ("rates",),

@@ -18,8 +18,7 @@ from npu_tensor.kernels.offer import Target
 from npu_tensor.runtime.build import mlir_aie
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.devices.discovery import PhysicalDevice
-from npu_tensor.runtime.devices.npu_clock import driver_clock_hz
-from npu_tensor.runtime.devices.system import driver_version, file_text, tool_output
+from npu_tensor.runtime.devices.system import driver_clock_hz, driver_version, file_text, tool_output
 from npu_tensor.runtime.memory import Allocator
 from npu_tensor.runtime.npu.checked import CheckedKernels
 from npu_tensor.runtime.npu.launch_plan import LaunchPlan
