@@ -82,7 +82,7 @@ def kernel_source(
         named = there if name is None else [_find(name, there, arch)]
         entries = [_changed(entry, columns, float32) for entry in named]
         if out is None:
-            click.echo(program(entries[0].request()[-1].design), nl=False)
+            click.echo(program(entries[0].request().design), nl=False)
         else:
             _write(entries, out)
 
@@ -163,7 +163,7 @@ def _descriptor(tensor: re.Match[str]) -> str:
 
 def _write_instructions(entry: Entry, out: Path) -> bool:
     """Write the instruction stream, or print why its words are unknown before compilation."""
-    design = entry.request()[-1].design
+    design = entry.request().design
     try:
         words = instructions(design, predicted(design))
     except NpuTensorError as error:
@@ -182,7 +182,7 @@ def _write(entries: Sequence[Entry], out: Path) -> None:
     failed = streams = 0
     for entry in entries:
         try:
-            text = program(entry.request()[-1].design)
+            text = program(entry.request().design)
         except NpuTensorError as error:
             failed += 1
             click.echo(f"{entry.exported_name}: {error}", err=True)

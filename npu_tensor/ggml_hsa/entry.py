@@ -84,6 +84,6 @@ class Entry:
         function = kernel_source.function(self.source, self.kernel_name)
         return capture_task(function, self.input_tensors, self.target, self.output_tensor, self.op_params)
 
-    def request(self) -> tuple[Task, Offer, Request]:
-        """Return the task, its offer, and the request for the kernel library. Raises ArgumentError."""
-        return *self.planned, request_for(*self.planned)
+    def request(self) -> Request:
+        """Return the request for the kernel library. Raises ArgumentError."""
+        return request_for(*self.planned)

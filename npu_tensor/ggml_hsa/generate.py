@@ -123,7 +123,7 @@ def generate(
             for entry in islice(remaining, MOST_WAITING - len(waiting)):
                 there = None if force else kernels.intact(entry.arch, entry.exported_name)
                 key = None if there is None else there["key"]
-                waiting.append((entry, executor.submit(build, entry.request()[-1], target, key, force)))
+                waiting.append((entry, executor.submit(build, entry.request(), target, key, force)))
             entry, future = waiting.popleft()
             logger.info("[%d/%d] Processing kernel: %s", number, len(entries), entry.exported_name)
             try:

@@ -1,7 +1,7 @@
 """Representative kernels: one for each variant of the designs of each family, in each of its dtypes.
 
     for entry in entries("aie2p"):
-        task, offer, request = entry.request()
+        request = entry.request()
 
 The shapes are small. `npu-tensor kernel-source --all` writes these kernels, and tests of the lowering use them.
 """

@@ -48,7 +48,7 @@ def test_documented_examples_load_unedited(tmp_path: Path, text: str, exported: 
     path = tmp_path / "config.json"
     path.write_text(text, "utf-8")
     (entry,) = load(path)
-    task, offer, request = entry.request()
+    (task, offer), request = entry.planned, entry.request()
     assert (entry.exported_name, request.name) == (exported, name)
     assert (request.design.arch, offer.family, len(task.inputs)) == ("aie2", "elementwise", 2)
     assert request.tensors == (str(entry.output_tensor),) * 3
@@ -146,12 +146,12 @@ def test_optional_fields() -> None:
     tensors = {"input_tensors": [large, large], "output_tensor": large}
     (entry,) = read({"kernels": [kernel(cols=2, float32="bfloat16", **tensors)]})
     assert (entry.target.columns, entry.target.float32) == (2, "bfloat16")
-    assert entry.request()[2].design.columns == 2
+    assert entry.request().design.columns == 2
     scale = kernel(kernel_source="unary_ops.py", kernel_name="ggml_op_scale", input_tensors=["(1024,1,1,1)/f32"])
     names = set()
     for s in (2.0, 3.0):
         (entry,) = read({"kernels": [scale | {"op_params": {"s": s}}]})
-        names.add(entry.request()[2].name)
+        names.add(entry.request().name)
     assert len(names) == 2
 
 

@@ -80,7 +80,7 @@ def _end(number: int) -> None:
 def test_errors_and_workers_that_end_come_back_as_errors(cluster: str) -> None:
     with open_executor(cluster) as executor:
         with pytest.raises(BuildError, match="KeyError: 'no target'"):
-            generate._result(executor.submit(generate.build, entries()[0].request()[-1], "no target"))
+            generate._result(executor.submit(generate.build, entries()[0].request(), "no target"))
         with pytest.raises(BuildError, match="KilledWorker"):
             generate._result(executor.submit(_end, 3))
         assert "the worker has npu-tensor" in str(generate._result(executor.submit(generate.missing, "host", "0")))

@@ -1,16 +1,16 @@
 """Kernel directories: which kernels are built, which are left as they are, and the state after failures."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_backend import FakeBackend
 from kernel_entries import kernel_entry
 
 from npu_tensor.config import config
-from npu_tensor.dataflow.design import Configuration, Design
 from npu_tensor.errors import BuildError
 from npu_tensor.ggml_hsa import config_file, generate
 from npu_tensor.ggml_hsa.entry import Entry
@@ -20,47 +20,14 @@ from npu_tensor.runtime.store.library import KernelLibrary
 from npu_tensor.runtime.store.requests import Request
 
 
-class FakeBackend:
-    """Writes files that name the kernel. What it does is shared by all objects, as builds make their own."""
-
-    name = "fake"
-    formats: tuple[tuple[str, ...], ...] = ((".bin", "_insts.bin"),)
-    built: list[str]
-    version = "fake1.0"
-    absent: str | None = None
-    fails: str = ""
-
-    def missing(self) -> str | None:
-        return self.absent
-
-    def toolchain(self) -> str:
-        return self.version
-
-    def unit(self, design: Design) -> Configuration:
-        return design.configuration
-
-    def ingredients(self, unit: Configuration) -> dict[str, Any]:
-        return {"flags": ["-O2"]}
-
-    def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
-        return None
-
-    def build(self, request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
-        self.built.append(request.name)
-        if self.fails and request.name.startswith(self.fails):
-            raise BuildError("the compiler does not like it")
-        for suffix in self.formats[0]:
-            (directory / f"out{suffix}").write_text(f"{suffix} of {request.name} by {self.version}")
-        return {suffix: directory / f"out{suffix}" for suffix in self.formats[0]}
-
-
 @pytest.fixture
-def backend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[FakeBackend]]:
-    """A back end of its own for each test, under the name of the target "host"."""
-    fresh = type("Fresh", (FakeBackend,), {"built": []})
-    monkeypatch.setattr(generate, "BACKENDS", {"host": fresh})
+def backend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeBackend]:
+    """A back end for the target "host"."""
+    made = FakeBackend()
+    made.formats = ((".bin", "_insts.bin"),)
+    monkeypatch.setattr(generate, "BACKENDS", {"host": lambda: made})
     with config.scope(cache_path=str(tmp_path / "cache")):
-        yield fresh
+        yield made
 
 
 def entry(op: str = "add", exported: str | None = None, arch: str = "aie2p") -> Entry:
@@ -80,7 +47,7 @@ def kernels(directory: Path, arch: str = "aie2p") -> list[str]:
 ADD, MUL = "add-1024bf16-1024bf16-1024bf16", "mul-1024bf16-1024bf16-1024bf16"
 
 
-def test_generated_kernels_are_found_after_a_move(tmp_path: Path, backend: type[FakeBackend]) -> None:
+def test_generated_kernels_are_found_after_a_move(tmp_path: Path, backend: FakeBackend) -> None:
     wanted = [entry("add", "first"), entry("mul", "second"), entry("add", "first", "aie2")]
     assert run(wanted, tmp_path / "made") == 3
     assert sorted(backend.built) == [ADD, ADD, MUL]
@@ -95,7 +62,7 @@ def test_generated_kernels_are_found_after_a_move(tmp_path: Path, backend: type[
     backend.absent = "no compiler"
     with config.scope(kernel_dirs=(tmp_path / "moved",), jit=False, cache_path=str(tmp_path / "empty")):
         for one in wanted:
-            result = KernelLibrary(backend()).find(one.request()[-1])
+            result = KernelLibrary(backend).find(one.request())
             assert result.origin == "precompiled"
             assert result.files[".bin"].parent == tmp_path / "moved" / one.arch
             name, kernel = ("mul", MUL) if one.exported_name == "second" else ("add", ADD)
@@ -103,7 +70,7 @@ def test_generated_kernels_are_found_after_a_move(tmp_path: Path, backend: type[
 
 
 def test_intact_kernels_are_left_as_they_are(
-    tmp_path: Path, backend: type[FakeBackend], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, backend: FakeBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Also where the cache does not know them."""
 
@@ -131,9 +98,16 @@ def test_intact_kernels_are_left_as_they_are(
 
 
 def test_one_failure_does_not_stop_the_others(
-    tmp_path: Path, backend: type[FakeBackend], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    backend.fails = "mul"
+    build = backend.build
+
+    def failing(request: Request, directory: Path, force: bool = False) -> dict[str, Path]:
+        if request.name == MUL:
+            raise BuildError("the compiler does not like it")
+        return build(request, directory, force)
+
+    monkeypatch.setattr(backend, "build", failing)
     with caplog.at_level(logging.INFO, "npu_tensor.ggml_hsa"):
         assert run([entry("sub"), entry("mul"), entry("add")], tmp_path / "made") == 2
     assert kernels(tmp_path / "made") == ["my_add", "my_sub"]
@@ -149,7 +123,7 @@ def test_one_failure_does_not_stop_the_others(
 
 
 def test_kernels_made_before_an_interruption_are_kept(
-    tmp_path: Path, backend: type[FakeBackend], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build = generate.build
 
@@ -164,14 +138,14 @@ def test_kernels_made_before_an_interruption_are_kept(
     assert kernels(tmp_path / "made") == ["my_add"]
 
 
-def test_files_that_a_kernel_no_longer_has_are_removed(tmp_path: Path, backend: type[FakeBackend]) -> None:
+def test_files_that_a_kernel_no_longer_has_are_removed(tmp_path: Path, backend: FakeBackend) -> None:
     run([entry()], tmp_path / "made")
     backend.formats, backend.version = ((".bin",),), "fake2.0"
     run([entry()], tmp_path / "made")
     assert sorted(path.name for path in (tmp_path / "made" / "aie2p").glob("my*")) == ["my_add.bin", "my_add.json"]
 
 
-def test_without_a_compiler_nothing_is_begun(tmp_path: Path, backend: type[FakeBackend]) -> None:
+def test_without_a_compiler_nothing_is_begun(tmp_path: Path, backend: FakeBackend) -> None:
     backend.absent = "no compiler: install one"
     with pytest.raises(BuildError, match="no compiler: install one"):
         run([entry()], tmp_path / "made")

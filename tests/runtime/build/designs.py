@@ -18,8 +18,6 @@ from npu_tensor.kernels.block_order import FORMATS
 from npu_tensor.kernels.offer import Float32
 from npu_tensor.kernels.quantized import between_products
 
-__all__ = ["EXAMPLES", "NARROW", "WHOLE", "Example", "example"]
-
 WHOLE: Final = tuple((arch, array.columns) for arch, array in ARRAYS.items())
 NARROW: Final[tuple[tuple[Arch, int], ...]] = (("aie2", 1), ("aie2p", 3))
 
@@ -55,8 +53,7 @@ def _entries(arch: Arch) -> dict[str, Entry]:
 @cache
 def _representative(name: str, float32: Float32 | None, arch: Arch, columns: int) -> Design:
     entry = _entries(arch)[name]
-    _, _, request = dataclasses.replace(entry, cols=columns, float32=float32 or entry.float32).request()
-    return request.design
+    return dataclasses.replace(entry, cols=columns, float32=float32 or entry.float32).request().design
 
 
 @cache

@@ -41,7 +41,7 @@ def test_generated_kernels_are_found_where_there_is_no_mlir_aie(
     entries = [value for value in config_file.load(_example()) if isinstance(value, Entry)]
     with config.scope(kernel_dirs=(output,), jit=False, cache_path=str(tmp_path / "empty")):
         for entry in entries:
-            result = KernelLibrary(IronBackend()).find(entry.request()[-1])
+            result = KernelLibrary(IronBackend()).find(entry.request())
             assert result.origin == "precompiled"
             assert result.files[".xclbin"] == output / entry.arch / "add_bf16_1024.xclbin"
 

@@ -1,16 +1,16 @@
-"""Kernels to ask for, and back ends: one that counts, and one whose builds wait until a test lets them go on."""
+"""Kernels to ask for, and a back end whose builds wait until a test lets them go on."""
 
 import queue
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fake_backend import FakeBackend
+
 from npu_tensor.dataflow.array import Tile
-from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source
 from npu_tensor.errors import BuildError
-from npu_tensor.runtime.store.requests import AnyRequest, Request, Unit, digest
+from npu_tensor.runtime.store.requests import AnyRequest, Request
 
 SECONDS = 60
 """After so long a test that waits has failed."""
@@ -38,43 +38,6 @@ def design(text: str = "// negate", elements: int = 256, columns: int = 1) -> De
 
 def request(made: Design | None = None, name: str = NAME) -> Request:
     return Request(name, made or design(), ("(256,1,1,1)/i32", "(256,1,1,1)/i32"))
-
-
-class FakeBackend:
-    """Writes a file that names the design, and counts."""
-
-    name = "fake"
-    formats: tuple[tuple[str, ...], ...] = ((".bin",),)
-
-    def __init__(self) -> None:
-        self.built: list[str] = []
-        self.absent: str | None = None
-        self.failure: Exception | None = None
-        self.version = "fake1.0"
-        self.extra: dict[str, Any] = {"flags": ["-O2"], "headers": {"nt/x.hpp": "00"}}
-
-    def missing(self) -> str | None:
-        return self.absent
-
-    def toolchain(self) -> str:
-        return self.version
-
-    def unit(self, design: Design | ArrayProgram) -> Unit:
-        return design.configuration if isinstance(design, Design) else design
-
-    def ingredients(self, unit: Unit) -> dict[str, Any]:
-        return self.extra
-
-    def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
-        return None if ingredients.get("flags") else "this processor lacks wings"
-
-    def build(self, request: AnyRequest, directory: Path, force: bool = False) -> dict[str, Path]:
-        self.built.append(request.name)
-        if self.failure is not None:
-            raise self.failure
-        path = directory / "out"
-        path.write_text(f"made from {digest(self.unit(request.design))}")
-        return {".bin": path}
 
 
 class HeldBackend(FakeBackend):

@@ -5,10 +5,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from fakes import SECONDS
+from paths import ROOT
 
 from npu_tensor.runtime.store.directories import SCRATCH_PREFIX
 
@@ -18,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("_in_background")
 PROGRAM = f"""
 import os, signal, sys
 from pathlib import Path
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path[:0] = {[str(Path(__file__).parent), str(ROOT / "tests" / "helpers")]}
 from fakes import HeldBackend, request
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.store.background import builds, finish_builds
@@ -61,37 +63,23 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def started(place: Path) -> Iterator[list[subprocess.Popen[str]]]:
-    result: list[subprocess.Popen[str]] = []
-    yield result
-    for process in result:
-        process.kill()
-        process.communicate()
-
-
-def start(program: str, place: Path, started: list[subprocess.Popen[str]]) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
+@contextmanager
+def started(program: str, place: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """A process, and the process ids of the compiler that it has begun and of its child."""
+    own = {"NPU_TENSOR_CACHE_DIR": str(place / "cache"), "TMPDIR": str(place / "temporary")}
+    with subprocess.Popen(
         [sys.executable, "-c", PROGRAM + program],
         cwd=place,
-        env={
-            **os.environ,
-            "NPU_TENSOR_JIT": "background",
-            "NPU_TENSOR_CACHE_DIR": str(place / "cache"),
-            "TMPDIR": str(place / "temporary"),
-        },
+        env={**os.environ, "NPU_TENSOR_JIT": "background", **own},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    started.append(process)
-    return process
-
-
-def compilers(place: Path) -> list[int]:
-    """The process ids of the compiler that has begun and of its child."""
-    return [int(number) for number in (place / "begun").read_text().split()]
+    ) as process:
+        try:
+            yield process, [int(number) for number in (place / "begun").read_text().split()]
+        finally:
+            process.kill()
 
 
 def runs(process: int) -> bool:
@@ -107,25 +95,23 @@ def left_over(place: Path) -> list[str]:
     return cached + [path.name for path in (place / "temporary").glob(f"{SCRATCH_PREFIX}*")]
 
 
-def test_a_program_that_ends_ends_its_builds(place: Path, started: list[subprocess.Popen[str]]) -> None:
-    process = start("sys.stdin.read()\nsys.exit(3)", place, started)
-    result = compilers(place)
-    output, errors = process.communicate(timeout=SECONDS)
+def test_a_program_that_ends_ends_its_builds(place: Path) -> None:
+    with started("sys.stdin.read()\nsys.exit(3)", place) as (process, compilers):
+        output, errors = process.communicate(timeout=SECONDS)
     assert (process.returncode, output) == (3, "pending\n"), errors
     assert "BuildError" not in errors
-    assert not any(map(runs, result))
+    assert not any(map(runs, compilers))
     assert left_over(place) == []
 
 
-def test_an_interrupt_ends_the_program_and_its_builds(place: Path, started: list[subprocess.Popen[str]]) -> None:
-    process = start("print('now', flush=True)\nprint(finish_builds())", place, started)
-    result = compilers(place)
-    assert process.stdout is not None
-    assert [process.stdout.readline() for _ in range(2)] == ["pending\n", "now\n"]
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=SECONDS)
+def test_an_interrupt_ends_the_program_and_its_builds(place: Path) -> None:
+    with started("print('now', flush=True)\nprint(finish_builds())", place) as (process, compilers):
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["pending\n", "now\n"]
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == -signal.SIGINT
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert output == ""
-    assert not any(map(runs, result))
+    assert not any(map(runs, compilers))
     assert left_over(place) == []

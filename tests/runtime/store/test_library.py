@@ -10,7 +10,8 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from fakes import NAME, FakeBackend, design, request
+from fake_backend import FakeBackend
+from fakes import NAME, design, request
 
 from npu_tensor.config import config
 from npu_tensor.dataflow.array_program import ArrayProgram, DesignRun, HostSlice
@@ -62,7 +63,7 @@ def test_places_are_asked_in_order(tmp_path: Path) -> None:
         ready = KernelLibrary(backend).find(kernel)
     assert ready.origin == "precompiled"
     assert ready.files[".bin"] == tmp_path / "ready" / "aie2p" / "free_name.bin"
-    assert ready.files[".bin"].read_text() == f"made from {digest(kernel.design.configuration)}"
+    assert ready.files[".bin"].read_text() == f".bin of {NAME} by fake1.0"
     assert backend.built == [NAME]
 
 
