@@ -13,25 +13,10 @@ from npu_tensor.ggml_hsa.kernel_functions import binary_ops, copy_ops, embedding
 from npu_tensor.runtime.npu.tensor_desc import TensorDesc
 
 # Kernels listed in the documentation of ggml-hsa's tool.
+UNARY = "abs sgn neg step tanh elu relu sigmoid gelu gelu_quick silu hardswish hardsigmoid exp gelu_erf"
 LISTED = {
-    "binary_ops.py": ["ggml_op_add", "ggml_op_sub", "ggml_op_mul", "ggml_op_div"],
-    "unary_ops.py": [
-        "ggml_unary_op_abs",
-        "ggml_unary_op_sgn",
-        "ggml_unary_op_neg",
-        "ggml_unary_op_step",
-        "ggml_unary_op_tanh",
-        "ggml_unary_op_elu",
-        "ggml_unary_op_relu",
-        "ggml_unary_op_sigmoid",
-        "ggml_unary_op_gelu",
-        "ggml_unary_op_gelu_quick",
-        "ggml_unary_op_silu",
-        "ggml_unary_op_hardswish",
-        "ggml_unary_op_hardsigmoid",
-        "ggml_unary_op_exp",
-        "ggml_unary_op_gelu_erf",
-    ],
+    "binary_ops.py": [f"ggml_op_{op}" for op in ("add", "sub", "mul", "div")],
+    "unary_ops.py": [f"ggml_unary_op_{op}" for op in UNARY.split()],
     "mul_mat.py": ["ggml_op_mul_mat"],
 }
 

@@ -26,8 +26,6 @@ from npu_tensor.dataflow.design import (
 )
 from npu_tensor.runtime.build.iron_program import marker
 
-__all__ = ["compare"]
-
 
 def compare(text: str, original: Design) -> None:
     """AssertionError unless the program makes the design, with every call; its C++ and its parameters included."""

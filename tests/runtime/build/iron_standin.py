@@ -11,8 +11,6 @@ from typing import Final
 
 import pytest
 
-__all__ = ["PEANO", "VERSION", "executable", "install", "installed"]
-
 STANDIN: Final = Path(__file__).parent / "standin"
 VERSION: Final = "1.4.5"
 PEANO: Final = "21.0.0.2026080301"

@@ -9,27 +9,19 @@ Example:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import npu_images
 
-from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.dataflow.design import Design
 from npu_tensor.runtime.build.iron import IronBackend, kernel_format
-from npu_tensor.runtime.build.iron_worker import FILES, Format
+from npu_tensor.runtime.build.iron_worker import FILES
 from npu_tensor.runtime.sim import host_compiler
-from npu_tensor.runtime.store.requests import AnyRequest, Unit
-
-__all__ = ["StandinBackend"]
+from npu_tensor.runtime.store.requests import AnyRequest
 
 
-class StandinBackend:
-    """In place of IronBackend. The C++ is compiled for this machine, when a kernel is loaded."""
-
-    name = "iron"
-    formats: tuple[tuple[str, ...], ...] = tuple(FILES.values())
+class StandinBackend(IronBackend):
+    """The C++ is compiled for this machine, when a kernel is loaded."""
 
     def missing(self) -> str | None:
         """Return the reason for a missing C++ compiler, or None."""
@@ -38,19 +30,6 @@ class StandinBackend:
     def toolchain(self) -> str:
         """In place of the versions of mlir-aie and Peano."""
         return "iron-standin"
-
-    def unit(self, design: Design | ArrayProgram) -> Unit:
-        """See IronBackend."""
-        return IronBackend().unit(design)
-
-    def ingredients(self, unit: Unit) -> dict[str, Any]:
-        """Describe the kernel for the runtime."""
-        format: Format = "elf" if isinstance(unit, (Design, ArrayProgram)) else "xclbin"
-        return {"format": format, "kernel": npu_images.KERNELS[format]}
-
-    def unfit(self, ingredients: Mapping[str, Any]) -> str | None:
-        """Nothing is made for one machine."""
-        return None
 
     def build(self, request: AnyRequest, directory: Path, force: bool = False) -> dict[str, Path]:
         """Makes the files."""

@@ -27,8 +27,6 @@ from npu_faults import Faults
 from npu_tensor.dataflow.array import ARRAYS, Array
 from npu_tensor.runtime.sim.simulated_array import SimulatedArray
 
-__all__ = ["Crash", "Machine", "Npu", "current", "driver_error", "install"]
-
 LIMITS: Final = {"npu1": 6, "npu2": 16}
 """Hardware contexts by array, as the driver counts them: AIE2_MAX_HWCTX of 6, and hwctx_limit of 16."""
 

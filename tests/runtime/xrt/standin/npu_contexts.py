@@ -27,8 +27,6 @@ from npu_tensor.errors import NpuTensorError
 from npu_tensor.runtime.build.iron_program import MARKER, WORDS
 from npu_tensor.runtime.sim.simulated_array import LoadedConfiguration, LoadedDesign
 
-__all__ = ["BufferMemory", "Command", "Core"]
-
 OPCODE: Final = 3
 """Run a transaction from an instruction stream."""
 

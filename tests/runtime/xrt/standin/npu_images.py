@@ -24,8 +24,6 @@ from npu_tensor.dataflow.design import Design
 from npu_tensor.runtime.build.iron_worker import Format
 from npu_tensor.runtime.sim.host_compiler import Entry
 
-__all__ = ["KERNELS", "Image", "addresses", "read", "write"]
-
 KERNELS: Final[Mapping[Format, str]] = {"xclbin": "MLIR_AIE", "elf": "main:sequence"}
 """The names that mlir-aie gives, as its examples use them."""
 

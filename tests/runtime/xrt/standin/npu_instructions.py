@@ -29,8 +29,6 @@ from npu_tensor.dataflow.design import (
     Word,
 )
 
-__all__ = ["StreamError", "reach", "read_stream", "written"]
-
 LENGTHS = {0x00: 6, 0x01: 12, 0x03: 7, 0x80: 4, 0x81: 12}
 """Words of each operation: write, block write of a descriptor, masked write, wait for a token, address patch."""
 

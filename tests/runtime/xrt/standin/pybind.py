@@ -20,8 +20,6 @@ from functools import wraps
 from itertools import cycle, product
 from typing import Any, Final
 
-__all__ = ["bound", "function", "int32", "size_t", "texts", "uint32"]
-
 int32 = int
 uint32 = int
 size_t = int

@@ -10,21 +10,6 @@ from typing import Final
 
 from pybind import bound
 
-__all__ = [
-    "ABORT",
-    "COMPLETED",
-    "ERROR",
-    "FROM_DEVICE",
-    "NEW",
-    "SUBMITTED",
-    "TIMEOUT",
-    "TO_DEVICE",
-    "bo_flags",
-    "ert_cmd_state",
-    "xclBOSyncDirection",
-    "xrt_info_device",
-]
-
 
 class _Enumeration(enum.Enum):
     def __int__(self) -> int:

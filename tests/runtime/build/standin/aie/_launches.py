@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 from ._module import MLIRError
 
-__all__ = ["Configure", "Part", "Run", "launch"]
-
 
 class Part(NamedTuple):
     """Bytes of an argument of @main, from an offset on."""

@@ -26,8 +26,6 @@ from npu_tensor.dataflow.design import (
     Worker,
 )
 
-__all__ = ["MLIRError", "Module", "WrittenWord", "current", "making", "memory_type"]
-
 
 class MLIRError(Exception):
     """Invalid MLIR text."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["TensorAccessPattern"]
-
 
 class TensorAccessPattern:
     """Nested loops from an offset. Leading dimensions of size 1 lose their stride."""

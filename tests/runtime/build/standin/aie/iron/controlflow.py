@@ -9,8 +9,6 @@ from npu_tensor.dataflow.design import Loop, Word
 
 from .._module import current
 
-__all__ = ["range_"]
-
 
 def range_(stop: int | Word) -> Iterator[None]:
     """The body is run once, to record it. The index is not modelled."""

@@ -14,8 +14,6 @@ from npu_tensor.dataflow.design import CoreBuffer, Element, FunctionCall, Kernel
 from .._module import MLIRError, WrittenWord, current, memory_type
 from .dataflow import Handle, ObjectFifo
 
-__all__ = ["Buffer", "Kernel", "Worker"]
-
 
 class Buffer:
     """Memory of a core that a program names. With `use_write_rtp`, the runtime sequence writes into it by index."""

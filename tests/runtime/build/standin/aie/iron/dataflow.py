@@ -12,8 +12,6 @@ from npu_tensor.dataflow.design import Dim, Dims
 from .._module import MLIRError, current, memory_type
 from ..helpers.taplib import TensorAccessPattern
 
-__all__ = ["Handle", "ObjectFifo"]
-
 HOST = object()
 """Whom the ends on the shim belong to."""
 

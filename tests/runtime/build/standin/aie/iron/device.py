@@ -5,9 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-from npu_tensor.dataflow.array import Tile
-
-__all__ = ["Device", "Tile"]
+from npu_tensor.dataflow.array import Tile as Tile
 
 
 class Device(NamedTuple):

@@ -17,8 +17,6 @@ from .core import Worker
 from .dataflow import HOST, Handle
 from .device import Device
 
-__all__ = ["Program", "Runtime", "TaskGroup", "compile_context"]
-
 
 class RuntimeData(NamedTuple):
     """A buffer of the host: an argument of the runtime sequence."""

@@ -19,8 +19,6 @@ from npu_tensor.runtime.build.instructions import instructions
 from .._launches import launch
 from .._module import MLIRError
 
-__all__ = ["compile_cxx_core_function", "compile_mlir_module"]
-
 LOADS_ITSELF = re.compile(r"aie\.runtime_sequence\(.*\{\n\s*aiex\.npu\.load_pdi \{device_ref = @main\}")
 
 
