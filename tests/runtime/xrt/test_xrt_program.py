@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from xrt_designs import ELEMENTS, add, affine
 
+from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.array_program import ArrayProgram
-from npu_tensor.dataflow.design import Design
+from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build.instructions import instructions
 from npu_tensor.runtime.build.iron_program import marker
@@ -19,6 +19,19 @@ from npu_tensor.runtime.xrt.xrt_device import driver_identity
 from npu_tensor.runtime.xrt.xrt_program import XrtProgram, read_program
 
 Change = Callable[[dict[str, bytes]], Any]
+ELEMENTS = 1024
+
+
+def affine(words: int = 2) -> Design:
+    """The transfers of y = w0 * x + w1, with both words as a runtime parameter."""
+    d = Builder("affine", "aie2p", columns=1)
+    tile, core, shim = ObjectType("int32", (256,)), Tile(0, 2), Tile(0, 0)
+    x, y = d.host_buffer("x", "int32", ELEMENTS), d.host_buffer("y", "int32", ELEMENTS)
+    if words:
+        d.parameter("words", core, words)
+    d.fill(d.fifo("x", tile, shim, [core]), x, AccessPattern.linear(ELEMENTS))
+    d.drain(d.fifo("y", tile, core, [shim]), y, AccessPattern.linear(ELEMENTS))
+    return d.build()
 
 
 def artifact(directory: Path, change: Change | None = None, suffix: str = ".xclbin") -> Artifact:
@@ -35,8 +48,8 @@ def artifact(directory: Path, change: Change | None = None, suffix: str = ".xclb
     return Artifact("affine-1024", "0" * 64, files, "cache", {})
 
 
-def read(directory: Path, change: Change | None = None, design: Design | None = None) -> XrtProgram:
-    return read_program(ArrayProgram.of(design or affine(), "affine-1024"), artifact(directory, change))
+def read(directory: Path, change: Change | None = None) -> XrtProgram:
+    return read_program(ArrayProgram.of(affine(), "affine-1024"), artifact(directory, change))
 
 
 def test_an_xclbin(tmp_path: Path) -> None:
@@ -66,7 +79,7 @@ def test_words_are_patched_into_a_copy(tmp_path: Path) -> None:
 
 
 def test_an_elf_has_its_instructions_inside(tmp_path: Path) -> None:
-    program = read_program(ArrayProgram.of(add(7), "affine-1024"), artifact(tmp_path, suffix=".elf"))
+    program = read_program(ArrayProgram.of(affine(0), "affine-1024"), artifact(tmp_path, suffix=".elf"))
     assert program.is_elf
     assert program.path == tmp_path / "kernel.elf"
     assert [(part.instructions, part.parameters) for part in program.parts] == [(None, ())]
