@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from iron_standin import PEANO, VERSION, install
-from paths import ROOT
+from running import python
 
 from npu_tensor.config import config
 from npu_tensor.ggml_hsa import config_file
@@ -25,12 +22,10 @@ def test_generated_kernels_are_found_where_there_is_no_mlir_aie(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "kernels"
+    arguments = ("-m", "npu_tensor.cli.gen_kernels", "--config", "minimal", "--output-dir", output)
     with monkeypatch.context() as patch:
         install(patch, tmp_path)
-        variables = {**os.environ, "NPU_TENSOR_CACHE_DIR": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "npu_tensor.cli.gen_kernels", "--config", "minimal", "--output-dir", output]
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+        python(*arguments, NPU_TENSOR_CACHE_DIR=str(tmp_path / "cache"))
     for arch in ("aie2", "aie2p"):
         made = sorted(path.name for path in (output / arch).glob("[!.]*"))
         assert made == sorted(f"add_bf16_1024{suffix}" for suffix in SUFFIXES)
@@ -38,7 +33,7 @@ def test_generated_kernels_are_found_where_there_is_no_mlir_aie(
         assert described["made_from"]["toolchain"] == f"mlir_aie{VERSION}-llvm_aie{PEANO}"
         for path in (output / arch).glob("*.json"):
             assert str(tmp_path) not in path.read_text()
-    entries = [value for value in config_file.load(_example()) if isinstance(value, Entry)]
+    entries = [value for value in config_file.load(config_file.find("minimal")) if isinstance(value, Entry)]
     with config.scope(kernel_dirs=(output,), jit=False, cache_path=str(tmp_path / "empty")):
         for entry in entries:
             result = KernelLibrary(IronBackend()).find(entry.request())
@@ -68,14 +63,8 @@ def test_the_kernels_of_a_function(
 ) -> None:
     """The number in one of them is a runtime parameter, so it is an xclbin in any case."""
     install(monkeypatch, tmp_path)
-    monkeypatch.setenv("NPU_TENSOR_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("NPU_TENSOR_KERNEL_FORMAT", format)
-    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    settings = {"NPU_TENSOR_CACHE_DIR": str(tmp_path / "cache"), "NPU_TENSOR_KERNEL_FORMAT": format}
+    done = python("-c", PROGRAM, cwd=tmp_path, **settings)
     names = done.stdout.split()
     assert {Path(name).suffix for name in names} - {".json", ".bin", ".py"} == made
     assert set(names) <= {path.name for path in (tmp_path / "kernels" / "aie2p").iterdir()}
-
-
-def _example() -> Path:
-    return ROOT / "share" / "npu_tensor" / "examples" / "minimal-kernel-config.json"

@@ -1,13 +1,11 @@
 """Devices that `set_default_device` refuses."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from running import python
 
 import npu_tensor as nt
 from npu_tensor.config import config
@@ -44,14 +42,14 @@ def test_a_kind_of_device_that_is_not_allowed(allowed: tuple[str, ...], uri: str
         nt.set_default_device(uri)
 
 
-@pytest.mark.parametrize("variable", ["GGML_HSA", "NPU_TENSOR_BACKEND"])
-def test_programs_that_name_an_npu_in_the_environment_run_without_it(variable: str) -> None:
+@pytest.mark.parametrize(("variable", "value"), [("GGML_HSA", "0"), ("NPU_TENSOR_BACKEND", "sim,cpu")])
+def test_programs_that_name_an_npu_in_the_environment_run_without_it(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    for name in ("GGML_HSA", "NPU_TENSOR_BACKEND"):
+        monkeypatch.delenv(name, raising=False)
     program = "import npu_tensor as nt; print((nt.ones(2) + 1).tolist())"
-    settings = {"NPU_TENSOR_DEVICE": "npu", variable: {"GGML_HSA": "0", "NPU_TENSOR_BACKEND": "sim,cpu"}[variable]}
-    environment = {name: value for name, value in os.environ.items() if name not in ("GGML_HSA", "NPU_TENSOR_BACKEND")}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment | settings, capture_output=True, text=True, check=True
-    )
+    done = python("-c", program, NPU_TENSOR_DEVICE="npu", **{variable: value})
     assert done.stdout == "[2.0, 2.0]\n"
     assert f"RuntimeWarning: left out: npu: {variable} allows no devices of the kind npu" in done.stderr
 

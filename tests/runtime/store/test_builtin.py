@@ -41,8 +41,7 @@ def _settings(tmp_path: Path) -> Iterator[None]:
 
 def wanted(arch: str) -> Entry:
     """The kernel of the minimal configuration for an array."""
-    path = ROOT / "share" / "npu_tensor" / "examples" / "minimal-kernel-config.json"
-    (entry,) = (one for one in config_file.load(path) if isinstance(one, Entry) and one.arch == arch)
+    ((entry,), _) = config_file.load_for("minimal", None, [arch])
     return entry
 
 

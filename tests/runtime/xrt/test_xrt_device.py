@@ -1,8 +1,6 @@
 """The XRT device from end to end, on the stand-in for pyxrt."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -13,7 +11,8 @@ import numpy as np
 import pytest
 from machine import Machine, Npu
 from npu_values import as_float, close, joined, normal
-from running import heard, needs_compiler
+from paths import ROOT
+from running import heard, needs_compiler, python
 
 import npu_tensor as nt
 from npu_tensor.config import config
@@ -158,10 +157,8 @@ def test_without_pyxrt_the_cpu_computes_and_one_warning_says_why(tmp_path: Path)
         "print(nt.explain(nt.tensor([1.0]) + 2)[0].device)\n"
     )
     (tmp_path / "pyxrt.py").write_text("raise ImportError('libxrt_coreutil.so.2: cannot open shared object file')\n")
-    environment = os.environ | {"NPU_TENSOR_DEVICE": "npu", "PYTHONPATH": str(tmp_path), "NPU_TENSOR_XRT_PATH": ""}
-    environment |= {"NPU_TENSOR_CACHE_DIR": str(config.cache_dir)}
-    finished = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
-    assert finished.returncode == 0, finished.stderr
+    settings = {"NPU_TENSOR_DEVICE": "npu", "NPU_TENSOR_XRT_PATH": "", "NPU_TENSOR_CACHE_DIR": str(config.cache_dir)}
+    finished = python("-c", program, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}", **settings)
     assert finished.stdout.split("\n")[:3] == ["[3.0, -6.0]", "[4.0, -8.0]", "cpu"]
     assert finished.stderr.count("RuntimeWarning") == 1
     assert "left out: NPU_TENSOR_DEVICE" in finished.stderr or "left out: npu: there is no NPU" in finished.stderr
