@@ -19,8 +19,7 @@ import click
 from npu_tensor.config import config
 from npu_tensor.dataflow.array import arch_of
 from npu_tensor.errors import ArgumentError, BuildError, DeviceError, NpuTensorError
-from npu_tensor.ggml_hsa.config_file import Problem, examples, find, load_for
-from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.config_file import Entry, Problem, examples, find, load_for
 from npu_tensor.ggml_hsa.generate import generate, open_executor
 from npu_tensor.runtime.npu.kernel_name import kernel_name
 

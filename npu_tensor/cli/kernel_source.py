@@ -19,7 +19,7 @@ from npu_tensor.cli.options import failures
 from npu_tensor.dataflow.array import Arch, arch_of
 from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.ggml_hsa import config_file, function_files, representative
-from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.config_file import Entry
 from npu_tensor.kernels.offer import Float32
 from npu_tensor.runtime.build.instructions import instructions
 from npu_tensor.runtime.build.iron_program import program
@@ -107,11 +107,7 @@ def _entries(arch: str | None, config: Path | None) -> Sequence[Entry]:
     """Return the named kernels: the representative ones, or those of a configuration, which must be valid."""
     if config is None:
         return representative.entries(_arch(arch))
-    values = config_file.load(config)
-    problems = [str(value) for value in values if isinstance(value, config_file.Problem)]
-    if problems:
-        raise ArgumentError(f"{config}: {'; '.join(problems)}")
-    entries = [value for value in values if not isinstance(value, config_file.Problem)]
+    entries = config_file.valid(config_file.load(config), str(config))
     return [entry for entry in entries if arch is None or entry.arch == arch_of(arch)]
 
 

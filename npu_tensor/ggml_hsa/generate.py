@@ -25,7 +25,7 @@ from npu_tensor._util.extras import install_command
 from npu_tensor._util.version import VERSION
 from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import ArgumentError, BuildError, DeviceError, NpuTensorError
-from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.config_file import Entry
 from npu_tensor.runtime.build.instructions import instructions
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.build.process import build_threads

@@ -13,9 +13,8 @@ from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
 from npu_tensor.dataflow.array import Arch
-from npu_tensor.errors import ArgumentError
 from npu_tensor.ggml_hsa import config_file
-from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.config_file import Entry
 from npu_tensor.ggml_hsa.function_files import packaged
 
 FLOATS: Final = ("bf16", "f16", "f32")
@@ -276,8 +275,4 @@ def entries(arch: Arch) -> tuple[Entry, ...]:
         for variant in VARIANTS
         for dtype in variant.dtypes
     ]
-    results = config_file.read({"kernels": kernels})
-    problems = [str(problem) for problem in results if isinstance(problem, config_file.Problem)]
-    if problems:
-        raise ArgumentError("; ".join(problems))
-    return tuple(entry for entry in results if isinstance(entry, Entry))
+    return tuple(config_file.valid(config_file.read({"kernels": kernels}), __name__))

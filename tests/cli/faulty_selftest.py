@@ -23,7 +23,7 @@ from npu_tensor.cli.doctor import diagnose
 from npu_tensor.cli.selftest import kernel_cases, stages
 from npu_tensor.cli.selftest.outcome import Outcome
 from npu_tensor.errors import BuildError
-from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.config_file import Entry
 from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 from npu_tensor.runtime.rates import npu_rates
 from npu_tensor.runtime.sim import host_compiler

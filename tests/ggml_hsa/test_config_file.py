@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from paths import GOLDEN
 
 import npu_tensor as nt
-from npu_tensor.ggml_hsa.config_file import Problem, load, parse, read
-from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.config_file import Entry, Problem, load, parse, read
 
 # Both examples of the documentation of ggml-hsa's tool, unedited.
 FORMAT_EXAMPLE = (GOLDEN / "ggml_hsa_format.json").read_text()

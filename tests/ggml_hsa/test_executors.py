@@ -11,7 +11,7 @@ from running import needs_compiler
 
 from npu_tensor.errors import ArgumentError, BuildError, DeviceError
 from npu_tensor.ggml_hsa import config_file, generate
-from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.config_file import Entry
 from npu_tensor.ggml_hsa.generate import open_executor
 
 

@@ -13,7 +13,7 @@ from kernel_entries import kernel_entry
 from npu_tensor.config import config
 from npu_tensor.errors import BuildError
 from npu_tensor.ggml_hsa import config_file, generate
-from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.config_file import Entry
 from npu_tensor.ggml_hsa.generate import Built
 from npu_tensor.runtime.store.kernel_directory import KernelDirectory
 from npu_tensor.runtime.store.library import KernelLibrary

@@ -13,8 +13,7 @@ import npu_tensor as nt
 from npu_tensor.dataflow import check as design_check
 from npu_tensor.dataflow.array import ARRAYS, Arch
 from npu_tensor.ggml_hsa import representative
-from npu_tensor.ggml_hsa.config_file import read
-from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.config_file import Entry, read
 from npu_tensor.ggml_hsa.ops_json import describe, entry_for, replay
 from npu_tensor.ggml_hsa.representative import ALL, VARIANTS
 from npu_tensor.graph.structure import item_graph, structure_of

@@ -22,7 +22,7 @@ from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.errors import ArgumentError, DeviceError
 from npu_tensor.functions import resources
 from npu_tensor.ggml_hsa import representative
-from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.config_file import Entry
 from npu_tensor.kernels.families import claim
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.ops import OPS

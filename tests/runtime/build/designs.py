@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from npu_tensor.dataflow.array import ARRAYS, Arch, Tile
 from npu_tensor.dataflow.design import AccessPattern, Builder, Design, ObjectType, Source, range_
 from npu_tensor.ggml_hsa import representative
-from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.config_file import Entry
 from npu_tensor.kernels.block_order import FORMATS
 from npu_tensor.kernels.offer import Float32
 from npu_tensor.kernels.quantized import between_products

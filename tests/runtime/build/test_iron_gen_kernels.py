@@ -11,7 +11,6 @@ from running import python
 
 from npu_tensor.config import config
 from npu_tensor.ggml_hsa import config_file
-from npu_tensor.ggml_hsa.entry import Entry
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.store.library import KernelLibrary
 
@@ -33,7 +32,7 @@ def test_generated_kernels_are_found_where_there_is_no_mlir_aie(
         assert described["made_from"]["toolchain"] == f"mlir_aie{VERSION}-llvm_aie{PEANO}"
         for path in (output / arch).glob("*.json"):
             assert str(tmp_path) not in path.read_text()
-    entries = [value for value in config_file.load(config_file.find("minimal")) if isinstance(value, Entry)]
+    entries = config_file.valid(config_file.load(config_file.find("minimal")), "minimal")
     with config.scope(kernel_dirs=(output,), jit=False, cache_path=str(tmp_path / "empty")):
         for entry in entries:
             result = KernelLibrary(IronBackend()).find(entry.request())

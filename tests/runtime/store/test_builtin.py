@@ -15,7 +15,7 @@ from paths import ROOT
 from npu_tensor.cli import main
 from npu_tensor.config import config
 from npu_tensor.ggml_hsa import config_file
-from npu_tensor.ggml_hsa.entry import Entry
+from npu_tensor.ggml_hsa.config_file import Entry
 from npu_tensor.runtime.build.iron import IronBackend
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.host_backend import HostBackend
