@@ -10,23 +10,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
-
-import numpy as np
+from typing import Final, NamedTuple
 
 from npu_tensor._util.forks import cached_property
 from npu_tensor.dtypes import float32
 from npu_tensor.ops.declare import Layout
-from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, Slot, joined
+from npu_tensor.runtime.cpu.bound_loops import BoundLoops, Location, Slot
 from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE, attention_cost
 from npu_tensor.runtime.cpu.gemm_micro import UNITS, Operand, emit_products
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
-from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte, last_item
+from npu_tensor.runtime.cpu.kernels import CpuKernel
+from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value
 from npu_tensor.runtime.cpu.vector_math import FUNCTIONS
-from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Cost, Refusal, Task, TensorInput
 
 KEYS: Final = 96
@@ -626,74 +624,56 @@ def gradient_module(spec: AttentionSpec, target: CpuTarget) -> str:
     return _GradientWriter(spec, target).module()
 
 
-def attention_kernel(processor: Processor, task: Task) -> AttentionKernel | GradientKernel | Refusal:
+def attention_kernel(processor: Processor, task: Task) -> AttentionKernel | Refusal:
     """Return the kernel for a task, or the reason why there is none."""
     is_backward = task.ops[0] == "attention_backward"
-    _, key, value, *_ = map(_layout, task.tensors[2:] if is_backward else task.tensors)
-    if key.shape[3] + value.shape[3] > MOST_FEATURES:
+    _, key, value, *_ = task.tensors[2 * is_backward :]
+    if key.layout.shape[3] + value.layout.shape[3] > MOST_FEATURES:
         return Refusal(f"compiled for at most {MOST_FEATURES} features of a key and a value")
     if task.attributes.get("softcap"):
         return Refusal("compiled without a soft cap")
     return (GradientKernel if is_backward else AttentionKernel)(processor, task)
 
 
-class _Prepared(NamedTuple):
-    """Operands of a kernel.
+def _prepared(
+    parts: LoopParts, task: Task, inputs: list[TensorInput]
+) -> tuple[AttentionSpec, list[int], list[Location], dict[str, int]]:
+    """Prepare query, key, value and mask. Copy 16-bit operands to float32, and those whose rows are not contiguous.
 
-    Attributes:
-        copies: Loops that copy operands first: 16-bit ones to float32, and those whose rows are not contiguous.
-        spec: Structure of the kernel.
-        meta: `NUMBERS`.
-        places: Addresses of query, key, value and mask.
-        extents: The first of the numbers by name.
-        batch: Number of batches.
+    Returns:
+        Structure of the kernel, `NUMBERS`, the addresses of the operands, and the first of the numbers by name.
     """
-
-    copies: list[BoundLoops]
-    spec: AttentionSpec
-    meta: np.ndarray[Any, Any]
-    places: list[Location]
-    extents: dict[str, int]
-    batch: int
-
-
-def _prepared(owner: Processor, task: Task, inputs: list[TensorInput], spare: int) -> _Prepared:
-    """Prepare query, key, value and mask. Items for copies are numbered from `spare` on."""
-    copies: list[BoundLoops] = []
-    (batch, heads, queries, features), (_, groups, keys, _) = (_layout(each).shape for each in inputs[:2])
+    lanes = parts.owner.target.lanes
+    (_, heads, queries, features), (_, groups, keys, _) = (each.layout.shape for each in inputs[:2])
     group = heads // max(groups, 1)
-    panels = -(-group * queries // (VECTORS * owner.target.lanes))
+    panels = -(-group * queries // (VECTORS * lanes))
     for number, source in enumerate(inputs[:3]):
-        shape, strides = _layout(source).shape, _strides(source)
+        shape, strides = source.layout.shape, _strides(source)
         is_apart = panels >= LEAST_READS and strides[2] != shape[3]
         if source.dtype is not float32 or (is_apart if number else strides[3] != 1):
-            pitch = (-(-shape[3] // LINE) | 1) * LINE
-            copy, inputs[number] = bind_copy(owner, source, spare + number, float32, pitch)
-            copies.append(copy)
+            inputs[number] = parts.copy(source, float32, (-(-shape[3] // LINE) | 1) * LINE)
     mask_strides: tuple[int, ...] = (0, 0, 0, 0)
     if len(inputs) > 3:
         mask_strides = _strides(inputs[3])
         if any(mask_strides[1:3]) and mask_strides[3] != 1:
-            copy, inputs[3] = bind_copy(owner, _expanded(inputs[3], keys), spare + 3)
-            copies.append(copy)
+            inputs[3] = parts.copy(_expanded(inputs[3], keys))
             mask_strides = _strides(inputs[3])
     extents = {
         "rows": group * queries,
         "queries": queries,
         "keys": keys,
         "features": features,
-        "value_features": _layout(inputs[2]).shape[3],
+        "value_features": inputs[2].layout.shape[3],
         "panels": panels,
         "groups": groups,
         "group": group,
     }
     query, key, value = map(_strides, inputs[:3])
     strides = *(4 * each for each in (*query[:3], *key, *value)), *mask_strides
-    masks = [source.dtype.name for source in inputs[3:] if source.dtype]
     shared = len(inputs) > 3 and not any(mask_strides[1:3])
-    spec = AttentionSpec("".join(masks), shared, task.attributes["is_causal"])
-    places = [Location(source.item, first_byte(source)) for source in inputs]
-    return _Prepared(copies, spec, np.array([*extents.values(), *strides], np.int64), places, extents, batch)
+    mask = inputs[3].dtype.name if len(inputs) > 3 else ""
+    spec = AttentionSpec(mask, shared, task.attributes["is_causal"])
+    return spec, [*extents.values(), *strides], [*map(place_of, inputs)], extents
 
 
 class AttentionKernel(CpuKernel):
@@ -706,75 +686,53 @@ class AttentionKernel(CpuKernel):
         return attention_cost(self.task, self.owner.rates, self.owner.threads)
 
     def _bind(self) -> BoundLoops:
-        """Bind the kernel. A 16-bit result is a copy."""
-        task, owner, spare = self.task, self.owner, last_item(self.task) + 1
-        output, sums, after = task.outputs[0], Location(task.outputs[0].item), []
-        copies, spec, meta, places, extents, batch = _prepared(owner, task, list(task.tensors), spare + 1)
-        if output.dtype is not float32:
-            sums = Location(spare)
-            whole = TensorInput(sums.item, float32, Layout(task.shape, contiguous_strides(task.shape)))
-            after.append(bind_copy(owner, whole, output.item, output.dtype)[0])
-        slots: tuple[Slot, ...] = (sums, *places[:3], float(task.attributes["scale"]), *places[3:])
+        task, parts = self.task, LoopParts(self.owner, self.task)
+        inputs = list(task.tensors)
+        batch, scale = inputs[0].layout.shape[0], float(task.attributes["scale"])
+        spec, numbers, places, extents = _prepared(parts, task, inputs)
+        slots: tuple[Slot, ...] = (parts.result(task.outputs[0], float32), *places[:3], scale, *places[3:])
         work = VECTORS * extents["keys"] * (extents["features"] + extents["value_features"])
         items = batch * extents["groups"] * extents["panels"] if extents["value_features"] else 0
-        kernel = owner.compiled(attention_module, spec)
-        loop = BoundLoop(kernel, meta.ctypes.data, items, max(1, LEAST_PIECE // max(work, 1)), slots)
-        bound = BoundLoops((loop,) if items else (), ((sums.item, math.prod(task.shape) * 4),), keep=(meta,))
-        return joined([*copies, bound, *after])
+        parts.loop(attention_module, spec, numbers, items, max(1, LEAST_PIECE // max(work, 1)), slots)
+        return parts.joined()
 
 
-class GradientKernel(CpuKernel):
+class GradientKernel(AttentionKernel):
     """Gradients of attention. Scratch memory holds the weights of one panel for each head of keys."""
 
-    name = "attention"
-
-    @cached_property
-    def cost(self) -> Cost:
-        return attention_cost(self.task, self.owner.rates, self.owner.threads)
-
     def _bind(self) -> BoundLoops:
-        task, owner, spare = self.task, self.owner, last_item(self.task) + 1
-        given, copies = list(task.tensors[:2]), []
-        for number, source in enumerate(given):
-            shape, strides, _ = _layout(source)
-            if source.dtype is not float32 or strides != contiguous_strides(shape):
-                copy, given[number] = bind_copy(owner, source, spare + 5 + number, float32)
-                copies.append(copy)
-        prepared, spec, meta, places, extents, batch = _prepared(owner, task, list(task.tensors[2:]), spare + 1)
-        item, items = task.outputs[0].item, batch * extents["groups"]
-        of_query = 4 * batch * extents["queries"] * extents["groups"] * extents["group"] * extents["features"]
+        task, (output,), parts = self.task, self.task.outputs, LoopParts(self.owner, self.task)
+        given = [place_of(parts.row_major(source, float32)) for source in task.tensors[:2]]
+        inputs = list(task.tensors[2:])
+        batch, lanes = inputs[0].layout.shape[0], self.owner.target.lanes
+        spec, numbers, places, extents = _prepared(parts, task, inputs)
+        items = batch * extents["groups"]
+        of_query = 4 * items * extents["rows"] * extents["features"]
         of_key = 4 * items * extents["keys"] * extents["features"]
+        result = parts.result(output)
         slots: tuple[Slot, ...] = (
-            Location(item),
+            result,
             *places[:3],
             float(task.attributes["scale"]),
-            *(Location(source.item, first_byte(source)) for source in given),
-            Location(item, of_query),
-            Location(item, of_query + of_key),
-            Location(spare),
+            *given,
+            result._replace(offset=of_query),
+            result._replace(offset=of_query + of_key),
+            parts.scratch(items * (extents["keys"] + lanes) * VECTORS * lanes * 4),
             *places[3:],
         )
-        kernel = owner.compiled(gradient_module, spec)
-        loop = BoundLoop(kernel, meta.ctypes.data, items, 1, slots)
-        lanes = owner.target.lanes
-        scratch = items * (extents["keys"] + lanes) * VECTORS * lanes * 4
-        new = (item, task.outputs[0].nbytes), (spare, scratch)
-        return joined([*copies, *prepared, BoundLoops((loop,) if items else (), new, keep=(meta,))])
-
-
-def _layout(source: TensorInput) -> Layout:
-    return source.layout
+        parts.loop(gradient_module, spec, numbers, items, 1, slots)
+        return parts.joined()
 
 
 def _strides(source: TensorInput) -> tuple[int, ...]:
     """Return the strides in elements, 0 along extents of 1."""
-    layout = _layout(source)
+    layout = source.layout
     return tuple(0 if extent == 1 else each for extent, each in zip(layout.shape, layout.strides, strict=True))
 
 
 def _expanded(mask: TensorInput, keys: int) -> TensorInput:
     """Return a mask with all keys."""
-    layout = _layout(mask)
+    layout = mask.layout
     return mask._replace(
         layout=Layout((*layout.shape[:3], keys), (*layout.strides[:3], _strides(mask)[3]), layout.offset)
     )

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from npu_tensor.dtypes import as_dtype
-from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined
+from npu_tensor.runtime.cpu.bound_loops import BoundLoops
 from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
-from npu_tensor.runtime.cpu.kernels import CopyingKernel, bind_copy, first_byte, last_item
+from npu_tensor.runtime.cpu.kernels import CopyingKernel
+from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, FLOATS, MEMORY_ELEMENT, Value, is_signed
-from npu_tensor.runtime.cpu.write_strided import is_contiguous
 from npu_tensor.task import Refusal, Task
 
 _STEP_COST: Final = 8
@@ -108,22 +106,19 @@ class SearchKernel(CopyingKernel):
     name = "search"
 
     def _bind(self) -> BoundLoops:
-        task, owner, (output,) = self.task, self.owner, self.task.outputs
+        task, parts = self.task, LoopParts(self.owner, self.task)
         assert task.call is not None
         dtype = as_dtype(task.call.registers[0])
-        copies: list[BoundLoops] = []
-        operands = []
-        for source in task.tensors:
-            if source.dtype is not dtype or not is_contiguous(source.layout):
-                copy, source = bind_copy(owner, source, last_item(task) + 1 + len(copies), dtype)
-                copies.append(copy)
-            operands.append(source)
-        shape, count = operands[0].layout.shape, math.prod(task.shape)
+        sequences, values = (parts.row_major(source, dtype) for source in task.tensors)
+        shape, count = sequences.layout.shape, math.prod(task.shape)
         length, is_shared = shape[-1], len(shape) == 1
         group, between = (count, 0) if is_shared else (task.shape[-1], length)
-        meta = np.array([length, group, between, length.bit_length()], np.int64)
-        kernel = owner.compiled(_module, _SearchSpec(dtype.name, task.attributes["right"]))
-        slots = Location(output.item), *(Location(source.item, first_byte(source)) for source in operands)
-        piece = -(-LEAST_PIECE // (_STEP_COST * _TOGETHER)) * _TOGETHER
-        loop = BoundLoop(kernel, meta.ctypes.data, count, piece, tuple(slots))
-        return joined([*copies, BoundLoops((loop,), ((output.item, output.nbytes),), (), (meta,))])
+        parts.loop(
+            _module,
+            _SearchSpec(dtype.name, task.attributes["right"]),
+            [length, group, between, length.bit_length()],
+            count,
+            -(-LEAST_PIECE // (_STEP_COST * _TOGETHER)) * _TOGETHER,
+            (parts.result(task.outputs[0]), place_of(sequences), place_of(values)),
+        )
+        return parts.joined()

@@ -10,10 +10,11 @@ import numpy as np
 
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import reshaped
-from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined
+from npu_tensor.runtime.cpu.bound_loops import BoundLoops
 from npu_tensor.runtime.cpu.cpu_cost import PACKED_PIECE
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
-from npu_tensor.runtime.cpu.kernels import CopyingKernel, bind_copy, first_byte, last_item
+from npu_tensor.runtime.cpu.kernels import CopyingKernel
+from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
@@ -106,13 +107,12 @@ class ConcatKernel(CopyingKernel):
     name = "concat"
 
     def _bind(self) -> BoundLoops:
-        task, owner, (output,) = self.task, self.owner, self.task.outputs
+        task, (output,), parts = self.task, self.task.outputs, LoopParts(self.owner, self.task)
         dim, size = task.attributes["dim"], output.dtype.itemsize
         rows, inner = math.prod(task.shape[:dim]), math.prod(task.shape[dim + 1 :])
         result_bytes = task.shape[dim] * inner * size
         by_rows = rows >= _LEAST_ROWS
-        parts = 1 if by_rows else max(1, rows * result_bytes // PACKED_PIECE)
-        copies: list[BoundLoops] = []
+        shares = 1 if by_rows else max(1, rows * result_bytes // PACKED_PIECE)
         tables, before = [], 0
         for source in task.tensors:
             length = source.layout.shape[dim] * inner
@@ -120,26 +120,19 @@ class ConcatKernel(CopyingKernel):
                 continue
             layout = _as_rows(source.layout, rows, length)
             if layout is None:
-                copy, source = bind_copy(owner, source, last_item(task) + 1 + len(copies))
-                copies.append(copy)
-                layout = Layout((rows, length), (length, 1))
-            part = -(-length * size // (parts * _LINE)) * _LINE
-            location = Location(source.item, first_byte(source))
-            tables.append((location, length, (length * size, part, layout.strides[0] * size, before)))
+                source, layout = parts.copy(source), Layout((rows, length), (length, 1))
+            share = -(-length * size // (shares * _LINE)) * _LINE
+            tables.append((place_of(source), length, (length * size, share, layout.strides[0] * size, before)))
             before += length * size
         spec = _ConcatSpec(size, all(length == 1 for _, length, _ in tables), by_rows)
-        kernel = owner.compiled(_module, spec)
         block = max(1, _BLOCK_BYTES // result_bytes)
-        items, grain = (rows, max(block, PACKED_PIECE // result_bytes)) if by_rows else (parts, 1)
-        loops, metas = [], []
+        items, grain = (rows, max(block, PACKED_PIECE // result_bytes)) if by_rows else (shares, 1)
+        result = parts.result(output)
         for first in range(0, len(tables), MAX_SLOTS - 1):
-            several = tables[first : first + MAX_SLOTS - 1]
-            header = (len(several), rows, result_bytes, block)
-            metas.append(np.array([header, *(numbers for *_, numbers in several)], np.int64))
-            slots = (Location(output.item), *(location for location, *_ in several))
-            loops.append(BoundLoop(kernel, metas[-1].ctypes.data, items, grain, slots))
-        moved = BoundLoops(tuple(loops), ((output.item, output.nbytes),), (), tuple(metas))
-        return joined([*copies, moved])
+            locations, _, numbers = zip(*tables[first : first + MAX_SLOTS - 1], strict=True)
+            header = (len(locations), rows, result_bytes, block)
+            parts.loop(_module, spec, np.array([header, *numbers]), items, grain, (result, *locations))
+        return parts.joined()
 
 
 def _as_rows(layout: Layout, rows: int, length: int) -> Layout | None:

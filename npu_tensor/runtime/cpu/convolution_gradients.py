@@ -20,21 +20,19 @@ import numpy as np
 from npu_tensor._util.forks import cached_property
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.ops.declare import Layout
-from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, Packed, Slot, joined
-from npu_tensor.runtime.cpu.cpu_cost import PACKED_PIECE
+from npu_tensor.runtime.cpu.bound_loops import BoundLoops, Location, Packed, Slot
 from npu_tensor.runtime.cpu.depthwise_gradient import bind_depthwise_gradient
 from npu_tensor.runtime.cpu.gemm import Matrix, Scattered
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
 from npu_tensor.runtime.cpu.kernels import (
     CpuKernel,
-    bind_copy,
     bind_move,
     bind_product,
     bind_zeros,
     first_byte,
-    last_item,
     plain_product,
 )
+from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value
@@ -120,44 +118,43 @@ class TransposedKernel(_SumsKernel):
     def _bind(self) -> BoundLoops:
         """Bind a product for each phase. Places that meet no element of the kernel are zeros."""
         (image, weight), (output,) = self.task.tensors, self.task.outputs
-        attributes, parts = self.task.attributes, []
+        attributes, parts = self.task.attributes, LoopParts(self.owner, self.task)
         befores = [before for before, _ in attributes["padding"]]
         extents, kernel = self.task.shape[1:-1], weight.layout.shape[2:]
         if self._is_product(image, extents, kernel, befores):
-            return self._product(image, weight)
+            parts.result(output)
+            parts.add(self._product(image, weight))
+            return parts.joined()
         if image.layout.strides[-1] != 1 or min(image.layout.strides) < 0:
-            copy, image = bind_copy(self.owner, image, last_item(self.task) + 1)
-            parts.append(copy)
+            image = parts.copy(image)
         sizes = extents, kernel, attributes["stride"], attributes["dilation"], befores
         combined = [*itertools.product(*map(_phases, *sizes))]
-        is_whole = all(phase.taps for phases in combined for phase in phases)
-        if not is_whole:
-            parts.append(bind_zeros(self.owner, output))
-        met = [phases for phases in combined if all(phase.taps for phase in phases)]
-        bound = [self._bind_phase(image, weight, attributes["stride"], phases) for phases in met]
-        new = ((output.item, output.nbytes),) if is_whole else ()
-        return joined([*parts, bound[0]._replace(new=new), *bound[1:]] if bound else parts)
+        if all(phase.taps for phases in combined for phase in phases):
+            parts.result(output)
+        else:
+            parts.add(bind_zeros(self.owner, output))
+        for phases in combined:
+            if all(phase.taps for phase in phases):
+                parts.add(self._bind_phase(image, weight, attributes["stride"], phases))
+        return parts.joined()
 
     def _is_product(
         self, image: TensorInput, extents: Sequence[int], kernel: Sequence[int], befores: Sequence[int]
     ) -> bool:
         """Return True if every place meets the only position by an element of its own."""
         is_single = self.groups == 1 == math.prod(image.layout.shape[1:-1])
-        return is_single and tuple(extents) == tuple(kernel) and not any(befores) and self._is_dense(kernel)
-
-    def _is_dense(self, kernel: Sequence[int]) -> bool:
-        return all(gap == 1 or size == 1 for gap, size in zip(self.task.attributes["dilation"], kernel, strict=True))
+        gaps = zip(self.task.attributes["dilation"], kernel, strict=True)
+        is_dense = all(gap == 1 or size == 1 for gap, size in gaps)
+        return is_single and tuple(extents) == tuple(kernel) and not any(befores) and is_dense
 
     def _product(self, image: TensorInput, weight: TensorInput) -> BoundLoops:
-        (output,) = self.task.outputs
         rows, depth = image.layout.shape[0], image.layout.shape[-1]
         per_output, per_channel, *per_place = weight.layout.strides
         columns = Layout((*weight.layout.shape[2:], weight.layout.shape[1]), (*per_place, per_channel))
         count = math.prod(columns.shape)
         a = Matrix(image.dtype.name, (image.layout.strides[0], image.layout.strides[-1]))
         b = Scattered(weight.dtype.name, (), Layout((depth,), (per_output,)), columns)
-        bound = self._multiply((rows, count, depth), a, b, (count, 1), (), image, weight)
-        return bound._replace(new=(*bound.new, (output.item, output.nbytes)))
+        return self._multiply((rows, count, depth), a, b, (count, 1), (), image, weight)
 
     def _bind_phase(
         self, image: TensorInput, weight: TensorInput, stride: Sequence[int], phases: Sequence[_Phase]
@@ -370,53 +367,6 @@ def _module(spec: _GradientSpec, target: CpuTarget) -> str:
     return e.kernel()
 
 
-def _blocks_module(spec: tuple[int, int], target: CpuTarget) -> str:
-    """Return the module of a kernel that copies blocks of channels, which is faster than a loop over short runs.
-
-    An item is a row of places of an image.
-
-    pointers  [blocks, image]
-    meta      rows of an image, places of a row, whole blocks, channels in the last one if that is not whole; distances
-              in bytes: of images and places in the image, of images and blocks in the result, and of every row in both
-
-    Args:
-        spec: Bytes of an element and of a block.
-        target: The processor.
-    """
-    e, (size, block_bytes) = Emitter(target), spec
-    into, image = (e.load_value("ptr", POINTERS, slot) for slot in range(2))
-    rows, places, whole, rest, *distances = (e.load_value("i64", META, number) for number in range(8))
-    per_image, per_place, to_image, to_block = distances
-    table = e.byte_offset(META, 64)
-
-    def copy_row(item: Value, _: list[Value]) -> None:
-        number, row = e.op("udiv", item, rows), e.op("urem", item, rows)
-        entry = e.byte_offset(table, e.mul(row, 8))
-        per_row, to_row = (e.load_value("i64", each) for each in (entry, e.byte_offset(entry, e.mul(rows, 8))))
-        source = e.byte_offset(image, e.add(e.mul(number, per_image), per_row))
-        result = e.byte_offset(into, e.add(e.mul(number, to_image), to_row))
-
-        def copy_place(place: Value, block: Value, type_: str, index: Value | int = 0) -> None:
-            from_ = e.byte_offset(source, e.add(e.mul(place, per_place), e.mul(block, block_bytes)))
-            to = e.byte_offset(result, e.add(e.mul(place, block_bytes), e.mul(block, to_block)))
-            offset = e.mul(e.operand(index, "i64"), size)
-            value = e.load_value(type_, e.byte_offset(from_, offset), align=size)
-            e.store_value(value, e.byte_offset(to, offset), align=size)
-
-        def copy_block(block: Value, _: list[Value]) -> None:
-            type_ = f"<{block_bytes // size} x i{8 * size}>"
-            e.loop(0, places, 1, (), lambda place, _: copy_place(place, block, type_))
-
-        def copy_rest(place: Value, _: list[Value]) -> None:
-            e.loop(0, rest, 1, (), lambda lane, _: copy_place(place, whole, f"i{8 * size}", lane))
-
-        e.loop(0, whole, 1, (), copy_block)
-        e.loop(0, e.select(e.compare("sgt", rest, 0), places, 0), 1, (), copy_rest)
-
-    e.loop(BEGIN, END, 1, (), copy_row)
-    return e.kernel()
-
-
 def weight_gradient_kernel(processor: Processor, task: Task) -> WeightGradientKernel | Refusal:
     """Return the kernel of the gradient of a weight, or the reason why there is none."""
     reason = _reason_against(task)
@@ -458,27 +408,24 @@ class WeightGradientKernel(_SumsKernel):
             return bind_depthwise_gradient(self.owner, self.task)
         if self._is_product:
             return self._product(image, gradient)
-        image_item, gradient_item, sums_item = range(last_item(self.task) + 1, last_item(self.task) + 4)
-        attributes, parts = self.task.attributes, []
+        attributes, parts, size = self.task.attributes, LoopParts(self.owner, self.task), self.dtype.itemsize
         if gradient.dtype is not self.dtype:
-            copy, gradient = bind_copy(self.owner, gradient, gradient_item, self.dtype)
-            parts.append(copy)
+            gradient = parts.copy(gradient, self.dtype)
         images, *counts, _ = gradient.layout.shape
         stride, dilation = attributes["stride"], attributes["dilation"]
         frame = [
-            (count - 1) * step + gap * (size - 1) + 1
-            for count, step, gap, size in zip(counts, stride, dilation, self.kernel, strict=True)
+            (count - 1) * step + gap * (extent - 1) + 1
+            for count, step, gap, extent in zip(counts, stride, dilation, self.kernel, strict=True)
         ]
-        copies, layout = self._copy_image(image, image_item, frame)
-        parts += copies
-        x_image, x_group, x_block, *x_places, _ = layout.strides
+        copied = self._copy_image(parts, image, frame)
+        x_image, x_group, x_block, *x_places, _ = copied.layout.strides
         if self.by_runs:
             x_block = self.width
         g_image, *g_places, g_channel = gradient.layout.strides
         steps = [step * place for step, place in zip(stride, x_places, strict=True)]
         gaps = [gap * place for gap, place in zip(dilation, x_places, strict=True)]
-        rows, size, width = math.prod(counts[:-1]), self.dtype.itemsize, self.width
-        row_elements = stride[-2] * x_places[-2] if len(counts) > 1 else layout.shape[-2] * x_places[-1]
+        rows = math.prod(counts[:-1])
+        row_elements = stride[-2] * x_places[-2] if len(counts) > 1 else copied.layout.shape[-2] * x_places[-1]
         block_rows = max(1, min(rows, _BLOCK_BYTES // (row_elements * size)))
         block_images = max(1, _BLOCK_BYTES // (rows * row_elements * size)) if block_rows == rows else 1
         panels = -(-self.outputs // self.spec.rows)
@@ -518,15 +465,18 @@ class WeightGradientKernel(_SumsKernel):
             strided_offsets(Layout(tuple(counts[:-1]), tuple(steps[:-1]))) * size,
             strided_offsets(Layout(tuple(counts[:-1]), tuple(g_places[:-1]))) * size,
         ]
-        meta = np.concatenate([np.array([numbers[name] for name in _META], np.int64), *tables])
-        module = self.owner.compiled(_module, self.spec)
-        slots = Location(sums_item), Location(image_item), Location(gradient.item, first_byte(gradient))
-        items = blocks * -(-panels // item_panels)
-        loop = BoundLoop(module, meta.ctypes.data, items, 1, slots)
-        total = self.groups * self.outputs * self.taps * self.blocks * width
-        parts.append(BoundLoops((loop,), ((sums_item, total * size),), keep=(meta,)))
-        parts += self._copy_sums(sums_item, output)
-        return joined(parts)
+        sums = parts.scratch(self.groups * self.outputs * self.taps * self.blocks * self.width * size)
+        parts.loop(
+            _module,
+            self.spec,
+            np.concatenate([np.array([numbers[name] for name in _META]), *tables]),
+            blocks * -(-panels // item_panels),
+            1,
+            (sums, Location(copied.item), place_of(gradient)),
+        )
+        parts.result(output)
+        self._copy_sums(parts, sums.item, output)
+        return parts.joined()
 
     @property
     def _is_product(self) -> bool:
@@ -573,12 +523,8 @@ class WeightGradientKernel(_SumsKernel):
         per_block = self.outputs * per_line
         return per_line, self.width, per_block, self.blocks * per_block
 
-    def _copy_image(self, image: TensorInput, item: int, frame: Sequence[int]) -> tuple[list[BoundLoops], Layout]:
+    def _copy_image(self, parts: LoopParts, image: TensorInput, frame: Sequence[int]) -> Output:
         """Bind a copy (batch, groups, blocks, *places, channels) of the places that the kernel meets."""
-        parts = []
-        if not self.by_runs and (image.dtype is not self.dtype or image.layout.strides[-1] != 1):
-            copy, image = bind_copy(self.owner, image, item + 3, self.dtype)
-            parts.append(copy)
         images, *extents, _ = image.layout.shape
         per_image, *per_place, per_channel = image.layout.strides
         block = self.channels if self.by_runs else self.width
@@ -586,45 +532,31 @@ class WeightGradientKernel(_SumsKernel):
         strides = contiguous_strides(shape)
         # Vectors of runs may read beyond the last one.
         nbytes = (math.prod(shape) + 2 * self.width) * self.dtype.itemsize
-        whole = Output(item, self.dtype, Layout(shape, strides), nbytes)
-        parts.append(bind_zeros(self.owner, whole))
+        whole = Output(parts.new_item(), self.dtype, Layout(shape, strides), nbytes)
+        parts.add(bind_zeros(self.owner, whole))
         befores = [before for before, _ in self.task.attributes["padding"]]
         starts = [max(0, -before) for before in befores]
         ends = [min(extent, end - before) for extent, end, before in zip(extents, frame, befores, strict=True)]
         region = [end - start for start, end in zip(starts, ends, strict=True)]
         if min(region) < 1:
-            return parts, whole.layout
-        source = image.layout.offset + sum(a * b for a, b in zip(starts, per_place, strict=True))
+            return whole
+        first = image.layout.offset + sum(a * b for a, b in zip(starts, per_place, strict=True))
         places = [start + before for start, before in zip(starts, befores, strict=True)]
         offset = sum(a * b for a, b in zip(places, strides[3:-1], strict=True))
-        if self.by_runs:
-            part = (images, self.groups, 1, *region, self.channels)
-            steps = (per_image, self.channels * per_channel, 0, *per_place, per_channel)
-            into = whole._replace(layout=Layout(part, strides, offset), donor=item)
-            parts.append(bind_move(self.owner, image._replace(layout=Layout(part, steps, source)), into))
-            return parts, whole.layout
-        size, rows = self.dtype.itemsize, math.prod(region[:-1])
-        full, rest = divmod(self.channels, block)
-        numbers = [per_image * size, per_place[-1] * size, strides[0] * size, strides[2] * size]
-        rows_of = tuple(region[:-1])
-        tables = [strided_offsets(Layout(rows_of, tuple(each))) * size for each in (per_place[:-1], strides[3:-2])]
-        meta = np.concatenate([np.array([rows, region[-1], full, rest, *numbers], np.int64), *tables])
-        kernel = self.owner.compiled(_blocks_module, (size, block * size))
-        piece = max(1, PACKED_PIECE // (region[-1] * self.channels * size))
-        for group in range(self.groups):
-            slots = (
-                Location(item, (offset + group * strides[1]) * size),
-                Location(image.item, (source + group * self.channels) * size),
-            )
-            loop = BoundLoop(kernel, meta.ctypes.data, images * rows, piece, slots)
-            parts.append(BoundLoops((loop,), (), keep=(meta,)))
-        return parts, whole.layout
+        # Blocks are the last dimension but one, so that the image is read in its order.
+        steps = (per_image, self.channels * per_channel, *per_place, block * per_channel, per_channel)
+        to = (*strides[:2], *strides[3:-1], strides[2], strides[-1])
+        for number, count, lanes in _split(self.channels, block):
+            part = (images, self.groups, *region, count, lanes)
+            source = image._replace(layout=Layout(part, steps, first + number * steps[-2]))
+            into = Layout(part, to, offset + number * to[-2])
+            parts.add(bind_move(self.owner, source, whole._replace(layout=into, donor=whole.item)))
+        return whole
 
-    def _copy_sums(self, item: int, output: Output) -> list[BoundLoops]:
+    def _copy_sums(self, parts: LoopParts, item: int, output: Output) -> None:
         """Bind the copy of the sums into the order of the weight."""
         line, tap, block, group = self._places_of_sums()
-        per_tap = contiguous_strides(self.kernel)
-        elements, parts = math.prod(self.kernel), list[BoundLoops]()
+        per_tap, elements = contiguous_strides(self.kernel), math.prod(self.kernel)
         width = self.channels if self.by_runs else self.width
         per_place = [tap * distance for distance in per_tap]
         if self.by_runs:
@@ -635,9 +567,7 @@ class WeightGradientKernel(_SumsKernel):
             own = self.channels * elements
             strides = (self.outputs * own, own, width * elements, elements, *per_tap)
             into = Layout(shape, strides, output.layout.offset + first * width * elements)
-            parts.append(bind_move(self.owner, source, output._replace(layout=into, donor=output.item)))
-        first_part, *rest = parts
-        return [first_part._replace(new=((output.item, output.nbytes),)), *rest]
+            parts.add(bind_move(self.owner, source, output._replace(layout=into, donor=output.item)))
 
 
 def _waste(count: int, lanes: int) -> float:

@@ -12,10 +12,11 @@ from npu_tensor._util.forks import cached_property
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import reshaped
 from npu_tensor.runtime.cpu.bind_loop import number_types, slots_of, with_fixed_numbers
-from npu_tensor.runtime.cpu.bound_loops import BoundLoops, Location, Packed, Slot, joined
+from npu_tensor.runtime.cpu.bound_loops import BoundLoops, Packed, Slot
 from npu_tensor.runtime.cpu.cpu_cost import convolution_cost
 from npu_tensor.runtime.cpu.gemm import Matrix, Scattered
-from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, bind_packing, bind_product, first_byte, last_item
+from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_packing, bind_product
+from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.windows import Places, Windows
@@ -66,19 +67,16 @@ class ConvolutionKernel(CpuKernel):
 
     def _bind(self) -> BoundLoops:
         """Bind the product of every group. Operands that vectors cannot read are copied first."""
-        task, owner = self.task, self.owner
+        task, owner, parts = self.task, self.owner, LoopParts(self.owner, self.task)
         if self.winograd:
             return bind_winograd(owner, task)
         image, weight = task.tensors[:2]
-        rest = list(task.inputs[2:])
-        copies = []
         if not self._is_readable(image):
-            copy, image = bind_copy(owner, image, last_item(task) + 1)
-            copies.append(copy)
-        for number, source in enumerate(rest):
-            if source.layout is not None and not self._is_by_rows(source.layout):
-                copy, rest[number] = bind_copy(owner, source, last_item(task) + 2 + number)
-                copies.append(copy)
+            image = parts.copy(image)
+        rest = [
+            source if source.layout is None or self._is_by_rows(source.layout) else parts.copy(source)
+            for source in task.inputs[2:]
+        ]
         groups, rows, outputs = 1 if self.depthwise else self.groups, math.prod(task.shape[1:-1]), task.shape[-1]
         a, b, depth = self._operands(image, weight, groups)
         slots = MAX_SLOTS - len(task.outputs) - len(rest) - 2
@@ -98,17 +96,17 @@ class ConvolutionKernel(CpuKernel):
             threads=owner.pool.threads,
         )
         more: list[Slot] = [*slots_of(rest, program, 1, with_offset=True), *fixed]
-        from_image: Slot = Location(image.item, first_byte(image))
-        from_weight: Slot = Location(weight.item, first_byte(weight))
+        from_image, from_weight = place_of(image), place_of(weight)
+        packed: Slot = from_weight
         if product.packings:
             *of_image, of_weight = product.packings
-            from_weight = Packed(weight.item, first_byte(weight), of_weight)
+            packed = Packed(*from_weight, of_weight)
             for packing in of_image:
-                loops, from_image = bind_packing(packing, [from_image], last_item(task) + 2 + len(rest))
-                copies.append(loops)
-        arguments = (from_image, from_weight, *(Location(output.item) for output in task.outputs), *more)
-        new = tuple([(output.item, output.nbytes) for output in task.outputs])
-        return joined([*copies, bind_product(product, arguments)._replace(new=new)])
+                loops, from_image = bind_packing(packing, [from_image], parts.new_item())
+                parts.add(loops)
+        results = [parts.result(output) for output in task.outputs]
+        parts.add(bind_product(product, (from_image, packed, *results, *more)))
+        return parts.joined()
 
     def _is_readable(self, image: TensorInput) -> bool:
         """Return True if the channels or places are neighbours, and offsets from the first element not negative."""

@@ -17,9 +17,9 @@ from npu_tensor.dtypes import as_dtype
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import ProgramBuilder
 from npu_tensor.runtime.cpu.bind_loop import bind_loop
-from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined
+from npu_tensor.runtime.cpu.bound_loops import BoundLoops
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
-from npu_tensor.runtime.cpu.kernels import bind_copy, first_byte, last_item
+from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value
@@ -172,19 +172,15 @@ def _spec(dtype: str, channels: int, columns: int, target: CpuTarget) -> _Spec:
 
 def bind_depthwise_gradient(owner: Processor, task: Task) -> BoundLoops:
     """Bind the sums over chunks of positions, and the sum of these."""
-    (image, gradient), (output,) = task.tensors, task.outputs
-    channels, kernel = task.shape[0], task.shape[2:]
-    dtype, parts = as_dtype("float64" if output.dtype.itemsize == 8 else "float32"), list[BoundLoops]()
-    item, size = last_item(task) + 1, dtype.itemsize
-    operands = []
-    for number, source in enumerate((image, gradient), item + 1):
-        if source.dtype is dtype and source.layout.strides[-1] == 1 and min(source.layout.strides) >= 0:
-            operands.append(source)
-            continue
-        copy, copied = bind_copy(owner, source, number, dtype)
-        parts.append(copy)
-        operands.append(copied)
-    image, gradient = operands
+    (output,), channels, kernel, parts = task.outputs, task.shape[0], task.shape[2:], LoopParts(owner, task)
+    dtype = as_dtype("float64" if output.dtype.itemsize == 8 else "float32")
+    size = dtype.itemsize
+    image, gradient = (
+        source
+        if source.dtype is dtype and source.layout.strides[-1] == 1 and min(source.layout.strides) >= 0
+        else parts.copy(source, dtype)
+        for source in task.tensors
+    )
     spec = _spec(dtype.name, channels, kernel[-1], owner.target)
     width = spec.lanes * spec.vectors
     images, *counts, _ = gradient.layout.shape
@@ -233,11 +229,11 @@ def bind_depthwise_gradient(owner: Processor, task: Task) -> BoundLoops:
         g_rows * size,
         np.where(x_rows < 0, -1, x_rows * size),
     ]
-    meta = np.concatenate([np.array([numbers[name] for name in _META], np.int64), *(table.ravel() for table in tables)])
-    slots = Location(item), Location(image.item, first_byte(image)), Location(gradient.item, first_byte(gradient))
-    loop = BoundLoop(owner.compiled(_module, spec), meta.ctypes.data, chunks * channel_parts, 1, slots)
+    meta = np.concatenate([np.array([numbers[name] for name in _META]), *(table.ravel() for table in tables)])
     per_chunk = blocks * taps * width
-    parts.append(BoundLoops((loop,), ((item, chunks * per_chunk * size),), keep=(meta,)))
+    sums = parts.scratch(chunks * per_chunk * size)
+    parts.loop(_module, spec, meta, chunks * channel_parts, 1, (sums, place_of(image), place_of(gradient)))
+    parts.result(output)
     builder = ProgramBuilder()
     one = builder.load(0, dtype.name)
     program = builder.program([one if chunks == 1 else builder.emit("row_sum", [one])])
@@ -248,9 +244,9 @@ def bind_depthwise_gradient(owner: Processor, task: Task) -> BoundLoops:
             continue
         shape = (count, lanes, *kernel, chunks)
         strides = (taps * width, 1, *(each * width for each in contiguous_strides(kernel)), per_chunk)
-        source = TensorInput(item, dtype, Layout(shape, strides, first * taps * width + width - lanes))
+        source = TensorInput(sums.item, dtype, Layout(shape, strides, first * taps * width + width - lanes))
         into = (width * taps, taps, *contiguous_strides(kernel), 0)
         layout = Layout(shape, into, output.layout.offset + first * width * taps)
         result = output._replace(layout=layout, donor=output.item)
-        parts.append(bind_loop(owner, program, shape, int(chunks > 1), [source], [result]))
-    return joined([BoundLoops((), ((output.item, output.nbytes),)), *parts])
+        parts.add(bind_loop(owner, program, shape, int(chunks > 1), [source], [result]))
+    return parts.joined()

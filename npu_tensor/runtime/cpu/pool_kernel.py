@@ -15,14 +15,15 @@ import numpy as np
 
 from npu_tensor._util.forks import cached_property
 from npu_tensor.dtypes import bool_, float32, float64
-from npu_tensor.ops.declare import Layout
+from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.layouts import reshaped
 from npu_tensor.ops.places import Taps, places_of, taps_of
-from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined
+from npu_tensor.runtime.cpu.bound_loops import BoundLoops, Location
 from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE, taps_cost
 from npu_tensor.runtime.cpu.division import even_grain
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
-from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte, last_item
+from npu_tensor.runtime.cpu.kernels import CpuKernel
+from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import (
@@ -35,9 +36,8 @@ from npu_tensor.runtime.cpu.values import (
     is_signed,
     register_dtype,
 )
-from npu_tensor.runtime.cpu.write_strided import is_contiguous
 from npu_tensor.spec import Spec, contiguous_strides
-from npu_tensor.task import Cost, Refusal, Task, TensorInput
+from npu_tensor.task import Cost, Refusal, Task
 
 Array = np.ndarray[Any, Any]
 
@@ -389,142 +389,106 @@ def _channels_last(task: Task) -> bool:
     return bool((attributes["of"].attributes if "of" in attributes else attributes)["channels_last"])
 
 
-def _work(every_taps: Sequence[Taps], spec: Spec) -> int:
-    """Return the number of elements that are combined."""
-    work, elements = 0, spec.size
-    for taps in every_taps:
-        elements = -(-elements // max(1, int(taps.index.max()) + 1)) * taps.index.size
-        work, elements = work + elements, elements // taps.index.shape[1]
-    return max(work, 1)
-
-
 class PoolKernel(CpuKernel):
     """Rows of a pool, or of a resized image."""
 
     name = "pool"
 
-    @cached_property
-    def _work(self) -> int:
+    @property
+    def call(self) -> Call:
+        """The call whose taps are combined."""
         assert self.task.call is not None
-        spec = self.task.call.operands[0]
+        return self.task.call
+
+    @cached_property
+    def work(self) -> int:
+        """Number of elements that are combined."""
+        (spec, *_), work, every_taps = self.call.operands, 0, taps_of(self.call)
         assert isinstance(spec, Spec)
-        return _work(taps_of(self.task.call), spec)
+        elements = spec.size
+        for taps in every_taps:
+            elements = -(-elements // max(1, int(taps.index.max()) + 1)) * taps.index.size
+            work, elements = work + elements, elements // taps.index.shape[1]
+        return max(work, 1)
 
     @cached_property
     def cost(self) -> Cost:
-        return taps_cost(self.task, self._work, self.owner.rates, self.owner.threads)
+        return taps_cost(self.task, self.work, self.owner.rates, self.owner.threads)
 
     def _bind(self) -> BoundLoops:
-        (source,), (output,), call = self.task.tensors, self.task.outputs, self.task.call
-        assert call is not None
-        is_largest = call.attributes.get("mode") == "max"
-        return _bind_rows(self, source, output.item, taps_of(call), call.spec, self._work, is_largest)
+        parts = LoopParts(self.owner, self.task)
+        self._bind_rows(parts, parts.result(self.task.outputs[0]), self.call.attributes.get("mode") == "max")
+        return parts.joined()
+
+    def _bind_rows(self, parts: LoopParts, place: Location, is_largest: bool, positions: bool = False) -> None:
+        """Bind the loop over the rows of the result: maxima or sums, or the positions of maxima."""
+        owner, channels_last, every_taps = self.owner, _channels_last(self.task), taps_of(self.call)
+        source = self.task.tensors[0]
+        layout = _planes(source.layout, channels_last)
+        if layout is None:
+            source = parts.copy(source)
+            layout = _planes(source.layout, channels_last)
+            assert layout is not None
+        extents, (dtype, register) = layout.shape[1 : 1 + len(every_taps)], (source.dtype, source.dtype.register)
+        weighted = any(taps.weight is not None for taps in every_taps)
+        divided = any(taps.divisor is not None for taps in every_taps)
+        outer, lanes = every_taps if channels_last else every_taps[:-1], owner.target.lanes
+        meta, keep, items = list[int](), list[Array](), layout.shape[0]
+
+        def add(array: Array, dtype: Any) -> None:
+            keep.append(np.ascontiguousarray(array, dtype))
+            meta.append(keep[-1].ctypes.data)
+
+        for taps, stride, position in zip(outer, layout.strides[1:], contiguous_strides(extents), strict=False):
+            inside = taps.index >= 0
+            meta.append(len(inside))
+            items *= len(inside)
+            add(np.cumsum([0, *inside.sum(1)]), np.int64)
+            add(taps.index[inside] * (stride * dtype.itemsize), np.int64)
+            if weighted:
+                add(np.ones(inside.sum()) if taps.weight is None else taps.weight[inside], register)
+            if positions:
+                add(taps.index[inside] * position, np.int64)
+            if divided:
+                add(np.ones(len(inside)) if taps.divisor is None else taps.divisor, register)
+        meta += [layout.strides[0] * dtype.itemsize, self.call.spec.shape[-1]]
+        row = None
+        if not channels_last:
+            taps = every_taps[-1]
+            pieces, (results, most) = _pieces(taps, extents[-1]), taps.index.shape
+            assert pieces is not None
+            row = taps.regular[1] if taps.regular is not None and taps.regular[1] < 3 else 0
+            pitch = results + 2 * lanes  # Masked vectors read beyond the end.
+
+            def padded(values: Array) -> Array:
+                array = np.zeros((most, pitch))
+                array[:, :results] = values.T
+                return array
+
+            meta.append(len(pieces))
+            add(pieces, np.int64)
+            meta += [most, pitch]
+            if row:
+                assert taps.regular is not None
+                meta.append(taps.regular[2])
+            else:
+                origins = np.repeat(pieces[:, 2], pieces[:, 1] - pieces[:, 0])[:, None]
+                add(padded(np.where(taps.index < 0, 0, taps.index - origins + lanes)), np.int32)
+            if weighted:
+                add(padded(np.where(taps.index < 0, 0, 1) if taps.weight is None else taps.weight), register)
+            if divided:
+                one = np.ones(results) if taps.divisor is None else taps.divisor
+                add(np.concatenate([one, np.ones(pitch)]), register)
+        form = _Form(dtype.name, is_largest, len(outer), row, weighted, divided, positions)
+        grain = even_grain(items, max(1, -(-LEAST_PIECE * items // self.work)), owner.pool.threads)
+        parts.loop(_module, form, meta, items, grain, (place, place_of(source)), keep)
 
 
-def _bind_rows(
-    kernel: CpuKernel,
-    source: TensorInput,
-    item: int,
-    every_taps: Sequence[Taps],
-    result: Spec,
-    work: int,
-    is_largest: bool,
-    positions: bool = False,
-) -> BoundLoops:
-    """Bind the loop over the rows of a result.
-
-    Args:
-        kernel: Kernel that is bound.
-        source: TensorInput.
-        item: Item of the result.
-        every_taps: Taps of each place dimension.
-        result: Spec of the result.
-        work: Number of elements that are combined.
-        is_largest: True for maxima, False for sums.
-        positions: True to store the positions of maxima.
-    """
-    owner, channels_last = kernel.owner, _channels_last(kernel.task)
-    shape = source.layout.shape
-    extents = shape[1:-1] if channels_last else shape[2:]
-    before, source, layout = _with_rows(kernel, source, channels_last, extents)
-    dtype = source.dtype
-    assert dtype is not None
-    register = dtype.register
-    weighted = any(taps.weight is not None for taps in every_taps)
-    divided = any(taps.divisor is not None for taps in every_taps)
-    outer, lanes = every_taps if channels_last else every_taps[:-1], owner.target.lanes
-    meta, keep, items = list[int](), list[Array](), layout.shape[0]
-
-    def add(array: Array, dtype: Any) -> None:
-        keep.append(np.ascontiguousarray(array, dtype))
-        meta.append(keep[-1].ctypes.data)
-
-    for taps, stride, position in zip(outer, layout.strides[1:], contiguous_strides(extents), strict=False):
-        inside = taps.index >= 0
-        meta.append(len(inside))
-        items *= len(inside)
-        add(np.cumsum([0, *inside.sum(1)]), np.int64)
-        add(taps.index[inside] * (stride * dtype.itemsize), np.int64)
-        if weighted:
-            add(np.ones(inside.sum()) if taps.weight is None else taps.weight[inside], register)
-        if positions:
-            add(taps.index[inside] * position, np.int64)
-        if divided:
-            add(np.ones(len(inside)) if taps.divisor is None else taps.divisor, register)
-    meta += [layout.strides[0] * dtype.itemsize, result.shape[-1]]
-    row = None
-    if not channels_last:
-        taps = every_taps[-1]
-        pieces, (results, most) = _pieces(taps, extents[-1]), taps.index.shape
-        assert pieces is not None
-        row = taps.regular[1] if taps.regular is not None and taps.regular[1] < 3 else 0
-        pitch = results + 2 * lanes  # Masked vectors read beyond the end.
-
-        def padded(values: Array) -> Array:
-            array = np.zeros((most, pitch))
-            array[:, :results] = values.T
-            return array
-
-        meta.append(len(pieces))
-        add(pieces, np.int64)
-        meta += [most, pitch]
-        if row:
-            assert taps.regular is not None
-            meta.append(taps.regular[2])
-        else:
-            origins = np.repeat(pieces[:, 2], pieces[:, 1] - pieces[:, 0])[:, None]
-            add(padded(np.where(taps.index < 0, 0, taps.index - origins + lanes)), np.int32)
-        if weighted:
-            add(padded(np.where(taps.index < 0, 0, 1) if taps.weight is None else taps.weight), register)
-        if divided:
-            add(np.concatenate([np.ones(results) if taps.divisor is None else taps.divisor, np.ones(pitch)]), register)
-    form = _Form(dtype.name, is_largest, len(outer), row, weighted, divided, positions)
-    array = np.array(meta, np.int64)
-    slots = Location(item), Location(source.item, first_byte(source))
-    grain = even_grain(items, max(1, -(-LEAST_PIECE * items // work)), owner.pool.threads)
-    loop = BoundLoop(owner.compiled(_module, form), array.ctypes.data, items, grain, slots)
-    nbytes = result.size * (8 if positions else dtype.itemsize)
-    return joined([*before, BoundLoops((loop,), ((item, nbytes),), (), (array, *keep))])
-
-
-def _with_rows(
-    kernel: CpuKernel, source: TensorInput, channels_last: bool, extents: Sequence[int]
-) -> tuple[list[BoundLoops], TensorInput, Layout]:
-    """Return an operand as planes of rows without gaps, with the copy that may be needed and the layout of planes."""
-
-    def planes(layout: Layout | None) -> Layout | None:
-        assert layout is not None
-        shape = layout.shape
-        own = layout if channels_last else reshaped(layout, (shape[0] * shape[1], *extents))
-        return own if own is not None and (own.strides[-1] == 1 or own.shape[-1] == 1) else None
-
-    layout = planes(source.layout)
-    if layout is not None:
-        return [], source, layout
-    copy, source = bind_copy(kernel.owner, source, last_item(kernel.task) + 2)
-    layout = planes(source.layout)
-    assert layout is not None
-    return [copy], source, layout
+def _planes(layout: Layout, channels_last: bool) -> Layout | None:
+    """Return a layout (planes, *places, channels) or (planes, *places), whose rows have no gaps; None for others."""
+    shape = layout.shape
+    own = layout if channels_last else reshaped(layout, (shape[0] * shape[1], *shape[2:]))
+    return own if own is not None and (own.strides[-1] == 1 or own.shape[-1] == 1) else None
 
 
 # --- the largest element of each window
@@ -595,41 +559,38 @@ def positions_kernel(processor: Processor, task: Task) -> PositionsKernel | Refu
     return _refusal_of_row(task, taps_of(of), of.operands[0]) or PositionsKernel(processor, task)
 
 
-class PositionsKernel(CpuKernel):
+class PositionsKernel(PoolKernel):
     """Positions of the largest elements of windows, or gradients that are added there."""
 
     name = "largest of windows"
 
-    @cached_property
-    def _work(self) -> int:
-        of = self.task.attributes["of"]
-        return _work(taps_of(of), of.operands[0])
+    @property
+    def call(self) -> Call:
+        """The pool of maxima."""
+        of: Call = self.task.attributes["of"]
+        return of
 
     @cached_property
     def cost(self) -> Cost:
         scattered = math.prod(self.task.shape) * self.owner.target.lanes if len(self.task.inputs) > 1 else 0
-        return taps_cost(self.task, self._work + scattered, self.owner.rates, self.owner.threads)
+        return taps_cost(self.task, self.work + scattered, self.owner.rates, self.owner.threads)
 
     def _bind(self) -> BoundLoops:
-        task, owner = self.task, self.owner
-        of, (output,) = task.attributes["of"], task.outputs
-        source, *gradients = task.tensors
-        item = last_item(task) + 1 if gradients else output.item
-        find = _bind_rows(self, source, item, taps_of(of), of.spec, self._work, True, positions=True)
+        task, of, (output,), parts = self.task, self.call, self.task.outputs, LoopParts(self.owner, self.task)
+        result, (_, *gradients), (image, *_) = parts.result(output), task.tensors, of.operands
+        assert isinstance(image, Spec)
+        found = parts.scratch(of.spec.size * 8) if gradients else result
+        self._bind_rows(parts, found, is_largest=True, positions=True)
         if not gradients:
-            return find
-        (gradient,), copies = gradients, [find]
-        if not is_contiguous(gradient.layout):
-            copy, gradient = bind_copy(owner, gradient, item + 2)
-            copies.append(copy)
-        channels_last, (batch, *rest) = of.attributes["channels_last"], of.operands[0].shape
+            return parts.joined()
+        gradient = parts.row_major(gradients[0])
+        channels_last, (batch, *rest) = of.attributes["channels_last"], image.shape
         channels = rest[-1] if channels_last else 1
         groups = -(-channels // CHANNELS)
-        images = batch if channels_last else batch * rest[0]
-        extents, counts = places_of(of.operands[0], channels_last), places_of(of.spec, channels_last)
-        meta = np.array([math.prod(extents), math.prod(counts), channels, groups], np.int64)
-        slots = Location(output.item), Location(gradient.item, first_byte(gradient)), Location(item)
-        kernel, items = owner.compiled(_scatter_module, (output.dtype.name, channels_last)), images * groups
+        items = (batch if channels_last else batch * rest[0]) * groups
+        extents, counts = (places_of(each, channels_last) for each in (image, of.spec))
+        numbers = [math.prod(extents), math.prod(counts), channels, groups]
         grain = max(1, -(-LEAST_PIECE * items // math.prod(task.shape)))
-        loop = BoundLoop(kernel, meta.ctypes.data, items, grain, slots)
-        return joined([*copies, BoundLoops((loop,), ((output.item, output.nbytes),), (), (meta,))])
+        spec, slots = (output.dtype.name, channels_last), (result, place_of(gradient), found)
+        parts.loop(_scatter_module, spec, numbers, items, grain, slots)
+        return parts.joined()

@@ -20,18 +20,17 @@ from numpy.typing import NDArray
 
 from npu_tensor._util.forks import cached_property
 from npu_tensor.dtypes import DType, as_dtype, float32
-from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.quantized import IQ4_NL_VALUES, MXFP4_VALUES
-from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined
+from npu_tensor.runtime.cpu.bound_loops import BoundLoops, Location
 from npu_tensor.runtime.cpu.cpu_cost import quantized_cost, quantized_piece
 from npu_tensor.runtime.cpu.float_formats import round_float16, widen_float16
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
-from npu_tensor.runtime.cpu.kernels import CopyingKernel, CpuKernel, bind_copy, first_byte, last_item
+from npu_tensor.runtime.cpu.kernels import CopyingKernel, CpuKernel
+from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value
-from npu_tensor.spec import contiguous_strides
-from npu_tensor.task import Cost, Task, TensorInput
+from npu_tensor.task import Cost, Task
 
 GROUP: Final = 32
 """Elements whose codes are one vector of bytes."""
@@ -573,33 +572,20 @@ class QuantizedKernel(CpuKernel):
 
         A bfloat16 result is a copy of the float32 sums.
         """
-        task, owner, dtype, spare = self.task, self.owner, self.dtype, last_item(self.task) + 1
+        task, dtype, parts = self.task, self.dtype, LoopParts(self.owner, self.task)
         (source, weights), (output,) = task.tensors, task.outputs
-        before, after = [], []
-        if source.dtype is not float32 or source.layout.strides != contiguous_strides(source.layout.shape):
-            copy, source = bind_copy(owner, source, spare, float32)
-            before.append(copy)
-        sums = TensorInput(output.item, float32, Layout(task.shape, contiguous_strides(task.shape)))
-        if output.dtype is not float32:
-            sums = sums._replace(item=spare + 1)
-            after.append(bind_copy(owner, sums, output.item, output.dtype)[0])
+        read = place_of(parts.row_major(source, float32))
         (rows, features), tokens = weights.layout.shape, math.prod(task.shape[:-1])
         spec = QuantizedSpec(dtype.name, self.exact, min(tokens, MOST_TOKENS))
         meta = product_meta(dtype, self.exact, rows, features, tokens)
-        read = Location(source.item, first_byte(source))
-        new = [(sums.item, tokens * rows * 4)]
-        loops = []
         if not self.exact:
-            kernel, piece = owner.compiled(round_module, dtype.block), quantized_piece(features * 4, 1)
-            rounded = Location(spare + 2)
-            loops.append(BoundLoop(kernel, meta.ctypes.data, tokens, piece, (rounded, read)))
-            new.append((rounded.item, tokens * RoundedRow.of(features).nbytes))
+            rounded = parts.scratch(tokens * RoundedRow.of(features).nbytes)
+            parts.loop(round_module, dtype.block, meta, tokens, quantized_piece(features * 4, 1), (rounded, read))
             read = rounded
-        kernel = owner.compiled(product_module, spec)
-        piece = quantized_piece(dtype.nbytes(features) * spec.rows, tokens)
-        slots = Location(sums.item), Location(weights.item), read
-        loops.append(BoundLoop(kernel, meta.ctypes.data, -(-rows // spec.rows), piece, slots))
-        return joined([*before, BoundLoops(tuple(loops), tuple(new), keep=(meta,)), *after])
+        piece, slots = quantized_piece(dtype.nbytes(features) * spec.rows, tokens), (Location(weights.item), read)
+        result = parts.result(output, float32)
+        parts.loop(product_module, spec, meta, -(-rows // spec.rows), piece, (result, *slots))
+        return parts.joined()
 
 
 class DequantizeKernel(CopyingKernel):
@@ -608,10 +594,8 @@ class DequantizeKernel(CopyingKernel):
     name = "quantized"
 
     def _bind(self) -> BoundLoops:
-        (source,), (output,) = self.task.tensors, self.task.outputs
+        (source,), (output,), parts = self.task.tensors, self.task.outputs, LoopParts(self.owner, self.task)
         dtype = source.dtype
-        assert dtype is not None
-        kernel, blocks = self.owner.compiled(dequantize_module, dtype.name), math.prod(self.task.shape) // dtype.block
-        slots = Location(output.item), Location(source.item)
-        loop = BoundLoop(kernel, 0, blocks, quantized_piece(dtype.itemsize, 1), slots)
-        return BoundLoops((loop,), ((output.item, output.nbytes),))
+        blocks, slots = math.prod(self.task.shape) // dtype.block, (parts.result(output), Location(source.item))
+        parts.loop(dequantize_module, dtype.name, [], blocks, quantized_piece(dtype.itemsize, 1), slots)
+        return parts.joined()

@@ -18,22 +18,20 @@ from numpy.typing import NDArray
 
 from npu_tensor._util.forks import cached_property
 from npu_tensor.dtypes import float32
-from npu_tensor.ops.declare import Layout
 from npu_tensor.runtime.cpu import vector_math
-from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined, step
+from npu_tensor.runtime.cpu.bound_loops import Location, step
 from npu_tensor.runtime.cpu.cpu_cost import PACKED_PIECE, recurrence_cost
 from npu_tensor.runtime.cpu.division import Division, even_grain
 from npu_tensor.runtime.cpu.gemm import LaunchedLoop, Packing
 from npu_tensor.runtime.cpu.gemm_micro import UNITS
 from npu_tensor.runtime.cpu.gemm_pack import PackSpec, pack_module, panel_bytes
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
-from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte, last_item
+from npu_tensor.runtime.cpu.kernels import CpuKernel, first_byte
+from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value
-from npu_tensor.runtime.cpu.write_strided import is_contiguous
-from npu_tensor.spec import contiguous_strides
-from npu_tensor.task import Cost, Refusal, Step, Task, TensorInput
+from npu_tensor.task import Cost, Refusal, Step, Task
 
 GATES: Final = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
 """Products of a unit with the states, by cell."""
@@ -459,9 +457,9 @@ class RecurrenceKernel(CpuKernel):
 
     def _bind(self) -> Step:
         """Bind the steps. Operands that are not float32 in row-major order are copied first; so is such a result."""
-        task, owner, (_, batch, units) = self.task, self.owner, self.shape
+        task, owner, (_, batch, units), parts = self.task, self.owner, self.shape, LoopParts(self.owner, self.task)
         target, threads, gates = owner.target, owner.pool.threads, GATES[self.cell]
-        (output,), spare = task.outputs, last_item(task) + 1
+        (output,), spare = task.outputs, parts.new_item()
         streams, depth = (1, units * gates) if self.backward else (gates, units)
         divided = division(batch, units, streams, depth, threads, target)
         spec = RecurrenceSpec(
@@ -472,7 +470,7 @@ class RecurrenceKernel(CpuKernel):
             divided.blocks,
             units % target.lanes > 0,
         )
-        packing, packed = self._packing(depth), Location(spare)
+        packing = self._packing(depth)
         meta = recurrence_meta(
             self.shape,
             task.attributes["reverse"],
@@ -483,24 +481,12 @@ class RecurrenceKernel(CpuKernel):
             grain=divided.grain,
         )
         read = [task.tensors[number] for number in ((0, 1, -1, -1) if self.backward else (0, 2, 3, -1))]
-        parts, slots = [], list[Location]()
-        for number, source in enumerate(read, spare + 2):
-            if source.dtype is not float32 or not is_contiguous(source.layout):
-                copy, source = bind_copy(owner, source, number, float32)
-                parts.append(copy)
-            slots.append(Location(source.item, first_byte(source)))
-        is_rounded, elements = output.dtype is not float32, math.prod(task.shape)
-        result = TensorInput(
-            spare + 1 if is_rounded else output.item, float32, Layout(task.shape, contiguous_strides(task.shape))
-        )
-        kernel, tiles = owner.compiled(recurrence_module, spec), -(-batch // divided.rows)
+        slots = [place_of(parts.row_major(source, float32)) for source in read]
+        tiles = -(-batch // divided.rows)
         grain = -(-tiles // (threads if divided.by_batch else 1))
-        arguments = Location(result.item), packed, *slots
-        loop = BoundLoop(kernel, meta.ctypes.data, tiles, grain, arguments)
-        parts.append(BoundLoops((loop,), ((result.item, elements * 4),), keep=(meta,)))
-        if is_rounded:
-            parts.append(bind_copy(owner, result, output.item, output.dtype)[0])
-        loops = joined(parts)
+        arguments = parts.result(output, float32), Location(spare), *slots
+        parts.loop(recurrence_module, spec, meta, tiles, grain, arguments)
+        loops = parts.joined()
         run_loops = step(owner, loops, [item for item, _ in loops.new])
         weight, offset = self.weight.item, first_byte(self.weight)
         items = [source.item for source in task.inputs]

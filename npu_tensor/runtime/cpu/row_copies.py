@@ -19,10 +19,11 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program, ProgramBuilder, as_parameter
 from npu_tensor.ops.layouts import merged, reshaped
 from npu_tensor.runtime.cpu.bind_loop import bind_loop
-from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined, with_constants
+from npu_tensor.runtime.cpu.bound_loops import BoundLoops, Location, with_constants
 from npu_tensor.runtime.cpu.cpu_cost import PACKED_PIECE
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
-from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte
+from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy
+from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.primitive_ir import apply
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
@@ -259,70 +260,60 @@ class RowsKernel(CpuKernel):
         return self.reference.cost
 
     def _bind(self) -> BoundLoops:
-        task, owner, puts = self.task, self.owner, self._puts
-        table, output = task.tensors[0], task.outputs[0]
-        first = 1 + max(output.item, *(source.item for source in task.inputs))
-        wrong, offsets, copied, wide = range(first, first + 4)
-        attributes, dtype, before, after = task.attributes, table.dtype, [], []
+        task, owner, puts, parts = self.task, self.owner, self._puts, LoopParts(self.owner, self.task)
+        (table, value, *_), (output,) = task.tensors, task.outputs
+        attributes, dtype, rows = task.attributes, table.dtype, _rows_of(task, puts)
         reduce = attributes.get("reduce", "")
-        overwritten: tuple[tuple[int, int], ...] = ()
-        rows, value = _rows_of(task, puts), task.tensors[1]
         shape = rows.values.shape[: len(rows.indices[0].shape)]
         if puts:
             if reduce and dtype.register != dtype.name:  # Sums of 16-bit floats are rounded once.
                 dtype = as_dtype(dtype.register)
             if value.dtype is not dtype or _spacing(rows.values, shape) is None:
-                copy, value = bind_copy(owner, value, copied, dtype)
-                before.append(copy)
+                value = parts.copy(value, dtype)
                 rows = rows._replace(values=value.layout)
             destination = output.item
             if dtype is not table.dtype:
-                copy, source = bind_copy(owner, table, wide, dtype)
-                before.append(copy)
-                after.append(bind_copy(owner, source, output.item, table.dtype)[0])
-                destination = wide
+                wide = parts.copy(table, dtype)
+                parts.convert_at_last(wide, output)
+                destination = wide.item
             elif output.donor is None or not is_contiguous(table.layout):
-                before.append(bind_copy(owner, table, output.item)[0])
+                parts.add(bind_copy(owner, table, output.item)[0])
             else:
-                overwritten = ((output.item, output.donor),)
-            places = Location(destination), Location(value.item, first_byte(value))
-            new = []
+                parts.add(BoundLoops((), (), ((output.item, output.donor),)))
+            places = Location(destination), place_of(value)
         else:
-            places = Location(table.item), Location(output.item)
-            new = [(output.item, output.nbytes)]
+            places = Location(table.item), parts.result(output)
         if dtype.is_quantized:
             rows, dtype = _as_bytes(rows, dtype), uint8
-        count, spec, meta, items, piece = self._division(rows, shape, dtype, _PRIMITIVES.get(reduce, ""))
         indices = [
             TensorInput(source.item, source.dtype, layout)
             for source, layout in zip(task.tensors[1 + puts :], rows.indices, strict=True)
         ]
         steps = [
-            (s.dtype.name, rows.table.shape[dim], rows.table.strides[dim])
-            for s, dim in zip(indices, rows.dims, strict=True)
-            if s.dtype is not None
+            (source.dtype.name, rows.table.shape[dim], rows.table.strides[dim])
+            for source, dim in zip(indices, rows.dims, strict=True)
         ]
         grid = {}
-        for item, axis in enumerate((axis for axis in rows.grid if shape[axis] > 1), wide + 1):
-            grid[item] = Buffer.from_array(np.arange(shape[axis]) * rows.table.strides[axis])
-            strides = tuple(int(other == axis) for other in range(len(shape)))
-            indices.append(TensorInput(item, int64, Layout(shape, strides)))
-        wrap = bool(attributes.get("wrap", "dim" not in attributes))
+        for axis in rows.grid:
+            if shape[axis] > 1:
+                item = parts.new_item()
+                grid[item] = Buffer.from_array(np.arange(shape[axis]) * rows.table.strides[axis])
+                strides = tuple(int(other == axis) for other in range(len(shape)))
+                indices.append(TensorInput(item, int64, Layout(shape, strides)))
+        wrap, count = bool(attributes.get("wrap", "dim" not in attributes)), math.prod(shape)
         program = _offsets_program(tuple(steps), len(grid), rows.table.offset, wrap)
-        found = Output(offsets, int64, Layout(shape, contiguous_strides(shape)), 8 * count)
-        before.append(with_constants(bind_loop(owner, program, shape, 0, indices, [found]), grid))
-        checked = Location(offsets), Location(wrong)
-        loops = (
-            BoundLoop(owner.compiled(_check_module, None), 0, count, count, checked),
-            BoundLoop(owner.compiled(_module, spec), meta.ctypes.data, items, piece, (*places, *checked)),
-        )
-        moved = BoundLoops(loops, (*new, (wrong, 8)), overwritten, (meta,))
-        return joined([*before, moved, *after])._replace(wrong=wrong, raise_error=self.reference.bind())
+        found = Output(parts.new_item(), int64, Layout(shape, contiguous_strides(shape)), 8 * count)
+        parts.add(with_constants(bind_loop(owner, program, shape, 0, indices, [found]), grid))
+        checked = Location(found.item), parts.scratch(8)
+        parts.loop(_check_module, None, [], count, count, checked)
+        spec, numbers, items, piece = self._division(rows, shape, dtype, _PRIMITIVES.get(reduce, ""))
+        parts.loop(_module, spec, numbers, items, piece, (*places, *checked))
+        return parts.joined()._replace(wrong=checked[1].item, raise_error=self.reference.bind())
 
     def _division(
         self, rows: _Rows, shape: tuple[int, ...], dtype: DType, primitive: str
-    ) -> tuple[int, _RowSpec, np.ndarray[Any, Any], int, int]:
-        """Return the number of rows, the kernel's structure and `meta`, and the items and their number per piece."""
+    ) -> tuple[_RowSpec, list[int], int, int]:
+        """Return the structure and the numbers of the kernel, its items and their number per piece."""
         count, value_row = math.prod(shape), _spacing(rows.values, shape)
         assert value_row is not None
         extents, (table, values) = _rest(rows)
@@ -341,9 +332,9 @@ class RowsKernel(CpuKernel):
         elif outer < _LEAST_OUTER and form == "contiguous":
             share = max(-(-columns // threads), PACKED_PIECE // (outer * count * nbytes))
             divided, items, piece = "columns", columns, -(-share // _LEAST_COLUMNS) * _LEAST_COLUMNS
-        meta = [outer, count, columns, outer_steps[0], steps[0], outer_steps[1], steps[1], value_row]
+        numbers = [outer, count, columns, outer_steps[0], steps[0], outer_steps[1], steps[1], value_row]
         spec = _RowSpec(dtype.name, primitive, self._puts, form, divided)
-        return count, spec, np.array(meta, np.int64), items, piece
+        return spec, numbers, items, piece
 
 
 def _spacing(values: Layout, shape: tuple[int, ...]) -> int | None:

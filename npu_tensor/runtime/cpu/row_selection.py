@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import reshaped
-from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined
+from npu_tensor.runtime.cpu.bound_loops import BoundLoops
 from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
-from npu_tensor.runtime.cpu.kernels import CopyingKernel, bind_copy, first_byte, last_item
+from npu_tensor.runtime.cpu.kernels import CopyingKernel
+from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.primitive_ir import cast
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
@@ -138,18 +137,14 @@ class SelectionKernel(CopyingKernel):
     name = "selection"
 
     def _bind(self) -> BoundLoops:
-        task, owner, (source,), (output,) = self.task, self.owner, self.task.tensors, self.task.outputs
-        dim, k = task.attributes["dim"], task.attributes["k"]
+        task, (source,), (output,) = self.task, self.task.tensors, self.task.outputs
+        dim, k, parts = task.attributes["dim"], task.attributes["k"], LoopParts(self.owner, task)
         extents = source.layout.shape
         _, extent, after = shape = math.prod(extents[:dim]), extents[dim], math.prod(extents[dim + 1 :])
-        dtype, copies, layout = source.dtype.name, [], reshaped(source.layout, shape)
+        layout = reshaped(source.layout, shape)
         if layout is None:
-            copy, source = bind_copy(owner, source, last_item(task) + 1)
-            copies.append(copy)
-            layout = Layout(shape, (extent * after, after, 1))
-        spec = _SelectionSpec(dtype, task.attributes["largest"], layout.strides[1] == 1)
-        meta = np.array([extent, k, after, *layout.strides], np.int64)
-        slots = Location(output.item), Location(source.item, first_byte(source))
-        address = owner.compiled(_module, spec)
-        loop = BoundLoop(address, meta.ctypes.data, shape[0] * after, -(-LEAST_PIECE // extent), slots)
-        return joined([*copies, BoundLoops((loop,), ((output.item, output.nbytes),), (), (meta,))])
+            source, layout = parts.copy(source), Layout(shape, (extent * after, after, 1))
+        spec = _SelectionSpec(source.dtype.name, task.attributes["largest"], layout.strides[1] == 1)
+        numbers, slots = [extent, k, after, *layout.strides], (parts.result(output), place_of(source))
+        parts.loop(_module, spec, numbers, shape[0] * after, -(-LEAST_PIECE // extent), slots)
+        return parts.joined()

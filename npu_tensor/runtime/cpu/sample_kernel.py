@@ -7,18 +7,16 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from npu_tensor._util.forks import cached_property
 from npu_tensor.ops.declare import Call
-from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined
+from npu_tensor.runtime.cpu.bound_loops import BoundLoops
 from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE, taps_cost
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
-from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy, first_byte, last_item
+from npu_tensor.runtime.cpu.kernels import CpuKernel
+from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, REGISTER_ELEMENT, Value
-from npu_tensor.runtime.cpu.write_strided import is_contiguous
 from npu_tensor.spec import Spec
 from npu_tensor.task import Cost, Refusal, Task
 
@@ -291,19 +289,14 @@ class SamplesKernel(CpuKernel):
         return taps_cost(self.task, self._work, self.owner.rates, self.owner.threads)
 
     def _bind(self) -> BoundLoops:
-        task, owner, call = self.task, self.owner, _forward(self.task)
+        task, call, parts = self.task, _forward(self.task), LoopParts(self.owner, self.task)
         (batch, channels, *extents), (output,) = call.operands[0].shape, task.outputs  # type: ignore[union-attr]
-        samples, lanes = math.prod(call.spec.shape[2:]), owner.target.lanes
-        vectors, copies, slots = -(-samples // lanes), list[BoundLoops](), [Location(output.item)]
-        for source in task.tensors:
-            if not is_contiguous(source.layout):
-                copy, source = bind_copy(owner, source, last_item(task) + 1 + len(copies))
-                copies.append(copy)
-            slots.append(Location(source.item, first_byte(source)))
-        meta = np.array([channels, math.prod(extents), samples, vectors, *extents], np.int64)
-        name = task.ops[0]
+        samples, lanes, name = math.prod(call.spec.shape[2:]), self.owner.target.lanes, task.ops[0]
+        vectors = -(-samples // lanes)
+        sources = [parts.row_major(source) for source in task.tensors]
         form = _Form(name, output.dtype.name, **call.attributes, places=len(extents), few=samples < lanes)
+        numbers = [channels, math.prod(extents), samples, vectors, *extents]
         items = batch * (channels if name == "samples_at_backward_0" else vectors)
-        grain = max(1, -(-LEAST_PIECE * items // self._work))
-        loop = BoundLoop(owner.compiled(_module, form), meta.ctypes.data, items, grain, tuple(slots))
-        return joined([*copies, BoundLoops((loop,), ((output.item, output.nbytes),), (), (meta,))])
+        grain, slots = max(1, -(-LEAST_PIECE * items // self._work)), (parts.result(output), *map(place_of, sources))
+        parts.loop(_module, form, numbers, items, grain, slots)
+        return parts.joined()

@@ -15,10 +15,11 @@ import numpy as np
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction
 from npu_tensor.ops.layouts import reshaped
-from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, joined
+from npu_tensor.runtime.cpu.bound_loops import BoundLoops
 from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE
 from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
-from npu_tensor.runtime.cpu.kernels import CopyingKernel, bind_copy, first_byte, last_item
+from npu_tensor.runtime.cpu.kernels import CopyingKernel
+from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.primitive_ir import apply, cast
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
@@ -197,22 +198,23 @@ class ScanKernel(CopyingKernel):
 
     def _bind(self) -> BoundLoops:
         task, owner, (source,), (output,) = self.task, self.owner, self.task.tensors, self.task.outputs
-        attributes, lanes = task.attributes, owner.target.lanes
+        attributes, lanes, parts = task.attributes, owner.target.lanes, LoopParts(owner, task)
         dim = attributes["dim"]
         before, extent, after = shape = math.prod(task.shape[:dim]), task.shape[dim], math.prod(task.shape[dim + 1 :])
         across = after >= lanes
-        dtype, copies, layout = source.dtype.name, [], reshaped(source.layout, shape)
+        layout = reshaped(source.layout, shape)
         if layout is None or (across and layout.strides[2] != 1):
-            copy, source = bind_copy(owner, source, last_item(task) + 1)
-            copies.append(copy)
-            layout = Layout(shape, (extent * after, after, 1))
+            source, layout = parts.copy(source), Layout(shape, (extent * after, after, 1))
         function = {"cumsum": "sum", "cumprod": "product"}.get(task.ops[0])
         function = function or ("largest" if attributes["largest"] else "smallest")
-        spec = _ScanSpec(function, dtype, output.dtype.name, across)
         width = _TOGETHER * lanes if across else 1
         blocks = -(-after // width)
-        items, piece = before * blocks, -(-LEAST_PIECE // (extent * width * _TOGETHER)) * _TOGETHER
-        meta = np.array([extent, after, blocks, *layout.strides], np.int64)
-        slots = Location(output.item), Location(source.item, first_byte(source))
-        loop = BoundLoop(owner.compiled(_module, spec), meta.ctypes.data, items, piece, slots)
-        return joined([*copies, BoundLoops((loop,), ((output.item, output.nbytes),), (), (meta,))])
+        parts.loop(
+            _module,
+            _ScanSpec(function, source.dtype.name, output.dtype.name, across),
+            [extent, after, blocks, *layout.strides],
+            before * blocks,
+            -(-LEAST_PIECE // (extent * width * _TOGETHER)) * _TOGETHER,
+            (parts.result(output), place_of(source)),
+        )
+        return parts.joined()

@@ -19,9 +19,10 @@ from npu_tensor.dtypes import float32
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Program, ProgramBuilder
 from npu_tensor.runtime.cpu.bind_loop import bind_loop
-from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, Packed, joined
+from npu_tensor.runtime.cpu.bound_loops import BoundLoop, BoundLoops, Location, Packed
 from npu_tensor.runtime.cpu.gemm import Launch, LaunchedLoop, Matrix, Packing, Scattered
-from npu_tensor.runtime.cpu.kernels import bind_move, bind_product, bind_zeros, first_byte, last_item, plain_product
+from npu_tensor.runtime.cpu.kernels import bind_move, bind_product, bind_zeros, first_byte, plain_product
+from npu_tensor.runtime.cpu.loop_parts import LoopParts
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.windows import Places, Windows
@@ -76,12 +77,10 @@ def bind_winograd(owner: Processor, task: Task) -> BoundLoops:
     """Bind a convolution of channels-last images for which `suits_winograd` is True."""
     (image, weight), rest = task.tensors[:2], task.inputs[2:]
     batch, height, width, outputs = task.shape
-    item = last_item(task) + 1
-    parts = []
+    parts = LoopParts(owner, task)
     if any(map(any, task.attributes["padding"])) or height % 2 or width % 2:
-        padded, image = _pad(owner, task, image, item)
-        parts.append(padded)
-    channels, transformed, product = image.layout.shape[-1], item + 1, item + 2
+        image = _pad(parts, task, image)
+    channels, transformed, product = image.layout.shape[-1], parts.new_item(), parts.new_item()
     to_tiles, to_results = _image_program(), cache(partial(_result_program, task.program, len(rest)))
     bound_products = cache(partial(_bind_products, owner, weight, transformed, product))
     most = 0
@@ -97,12 +96,14 @@ def bind_winograd(owner: Processor, task: Task) -> BoundLoops:
                 terms += [each if each.layout is None else part.of(each, outputs, quarter) for each in rest]
             results = [part.of(output, outputs, quarter) for quarter in quarters for output in task.outputs]
             loops.append(bind_loop(owner, to_results(quarters), (*part.tiles, outputs), 0, terms, results))
-        parts += [loop._replace(new=()) for loop in loops]
+        for loop in loops:
+            parts.add(loop._replace(new=()))
         most = max(most, math.prod(band.tiles))
     sizes = ((transformed, channels), (product, outputs))
-    scratch = [(number, _nbytes(most * width)) for number, width in sizes]
-    new = (*scratch, *((output.item, output.nbytes) for output in task.outputs))
-    return joined([BoundLoops((), new), *parts])
+    parts.add(BoundLoops((), tuple([(number, _nbytes(most * width)) for number, width in sizes])))
+    for output in task.outputs:
+        parts.result(output)
+    return parts.joined()
 
 
 def _tiles(extent: int) -> int:
@@ -193,17 +194,18 @@ def _planes(item: int, shape: tuple[int, ...]) -> list[Output]:
     return [Output(item, float32, Layout(shape, strides, number * step), 0) for number in range(len(_PLACES))]
 
 
-def _pad(owner: Processor, task: Task, image: TensorInput, item: int) -> tuple[BoundLoops, TensorInput]:
-    """Return the loops that copy an image into zeros, and the larger image."""
+def _pad(parts: LoopParts, task: Task, image: TensorInput) -> TensorInput:
+    """Copy an image into zeros, and return the larger image."""
     batch, height, width, _ = task.shape
     shape = (batch, 2 * _tiles(height) + 2, 2 * _tiles(width) + 2, image.layout.shape[-1])
     whole = Layout(shape, contiguous_strides(shape))
-    result = Output(item, float32, whole, math.prod(shape) * float32.itemsize)
-    offset = sum(
-        before * stride for (before, _), stride in zip(task.attributes["padding"], whole.strides[1:3], strict=True)
-    )
-    inner = result._replace(layout=Layout(image.layout.shape, whole.strides, offset), donor=item)
-    return joined([bind_zeros(owner, result), bind_move(owner, image, inner)]), TensorInput(item, float32, whole)
+    result = Output(parts.new_item(), float32, whole, math.prod(shape) * float32.itemsize)
+    paddings = zip(task.attributes["padding"], whole.strides[1:3], strict=True)
+    offset = sum(before * stride for (before, _), stride in paddings)
+    parts.add(bind_zeros(parts.owner, result))
+    inner = result._replace(layout=Layout(image.layout.shape, whole.strides, offset), donor=result.item)
+    parts.add(bind_move(parts.owner, image, inner))
+    return TensorInput(result.item, float32, whole)
 
 
 # --- transformations
