@@ -128,6 +128,23 @@ class Emitter:
         """
         return self.module(self.function("@kernel(ptr noalias %pointers, ptr noalias %meta, i64 %begin, i64 %end)"))
 
+    def kernel_of_items(self, body: Callable[[Value, list[Value]], None]) -> str:
+        """Return the module of a kernel that runs `body` for each of its items."""
+        self.loop(BEGIN, END, 1, (), body)
+        return self.kernel()
+
+    def addresses(self, count: int, first: int = 0) -> list[Value]:
+        """Load addresses from the slots of a kernel."""
+        return [self.load_value("ptr", POINTERS, slot) for slot in range(first, first + count)]
+
+    def numbers(self, count: int) -> list[Value]:
+        """Load the first numbers of the meta array of a kernel."""
+        return [self.load_value("i64", META, number) for number in range(count)]
+
+    def named_numbers(self, names: Sequence[str]) -> dict[str, Value]:
+        """Load the first numbers of the meta array of a kernel by name."""
+        return dict(zip(names, self.numbers(len(names)), strict=True))
+
     # ------------------------------------------------------------------ operations
 
     def operand(self, operand: ValueOrNumber, type_: str) -> Value:
@@ -320,6 +337,25 @@ class Emitter:
             for a, b in zip(left, right, strict=True)
         ]
 
+    def in_blocks(self, begin: Value, end: Value, widths: Sequence[int], body: Callable[[Value, int], None]) -> None:
+        """Emit loops over a range: whole blocks of the first width, then of the next one, which the rest may have.
+
+        Widths are powers of two. `body` gets the first number and the width of a block.
+        """
+        for width in widths:
+            whole = end if width == 1 else self.add(begin, self.op("and", self.sub(end, begin), -width))
+
+            def block(first: Value, _: list[Value], width: int = width) -> None:
+                body(first, width)
+
+            self.loop(begin, whole, width, (), block)
+            begin = whole
+
+    def up_to(self, first: Value, count: int, end: Value) -> list[Value]:
+        """Return numbers from `first` on. Those past the end are the last one, whose results do not matter."""
+        last = self.sub(end, 1)
+        return [self.smaller(self.add(first, number), last) for number in range(count)]
+
     # ------------------------------------------------------------------ memory
 
     def address(self, pointer: Value, index: Value, memory_dtype: str) -> Value:
@@ -369,6 +405,11 @@ class Emitter:
         element, size = MEMORY_ELEMENT[memory_dtype], ELEMENT_SIZE[memory_dtype]
         raw = self.assign(element, f"load {element}, ptr {address.name}, align {size}")
         return self.from_memory(memory_dtype, self.splat(raw))
+
+    def load_element(self, memory_dtype: str, address: Value) -> Value:
+        """Load one element as a scalar in the register dtype."""
+        raw = self.load_value(MEMORY_ELEMENT[memory_dtype], address, align=ELEMENT_SIZE[memory_dtype])
+        return self.from_memory(memory_dtype, raw)
 
     def gather(self, memory_dtype: str, pointer: Value, offsets: Value, mask: Value | None = None) -> Value:
         """Load elements at offsets (i64 lanes, in elements). Lanes outside `mask` hold some element of the others."""
