@@ -18,7 +18,7 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.runtime.cpu.bound_loops import BoundLoops, Location, Slot
 from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE, attention_cost
 from npu_tensor.runtime.cpu.gemm_micro import UNITS, Operand, emit_products
-from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
+from npu_tensor.runtime.cpu.ir_emitter import POINTERS, Emitter
 from npu_tensor.runtime.cpu.kernels import CpuKernel
 from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.processor import Processor
@@ -96,10 +96,10 @@ class _PanelWriter:
         self.rows = VECTORS * e.lanes
         # Rows of a tile of products: accumulators, the panel's vectors and a broadcast element fit in registers.
         self.tile = 8 if target.vector_registers == 32 else 6 if target.has_fma else 4
-        self.result, self.query, self.key, self.value = (e.load_value("ptr", POINTERS, slot) for slot in range(4))
+        self.result, self.query, self.key, self.value = e.addresses(4)
         self.scale = e.load_number(POINTERS, 4, "float32")
         self.mask = e.load_value("ptr", POINTERS, mask_slot) if spec.mask else None
-        self.meta = {name: e.load_value("i64", META, number) for number, name in enumerate(NUMBERS)}
+        self.meta = e.named_numbers(NUMBERS)
 
         self.panel = _Panel(
             self.transposed_panel(self.meta["features"]),
@@ -211,9 +211,8 @@ class _PanelWriter:
         return emit_products(e, UNITS["float32"], a, b, steps, totals)
 
     def lines(self, first: Value, count: Value) -> list[Value]:
-        """Return the rows of a tile. Those past the end are the last one, which is computed again."""
-        e = self.e
-        return [e.smaller(e.add(first, number), e.sub(count, 1)) for number in range(self.tile)]
+        """Return the rows of a tile."""
+        return self.e.up_to(first, self.tile, count)
 
     def multiply_keys(self, name: str, keys: Value, count: Value, panel: Value, features: Value, scores: Value) -> None:
         """Write the products of keys or values with the rows of a panel."""
@@ -341,8 +340,7 @@ class _Writer(_PanelWriter):
 
     def module(self) -> str:
         """Return the module."""
-        self.e.loop(BEGIN, END, 1, (), lambda item, _: self.write_item(item))
-        return self.e.kernel()
+        return self.e.kernel_of_items(lambda item, _: self.write_item(item))
 
     def write_item(self, item: Value) -> None:
         e, meta, panel, scores = self.e, self.meta, self.panel, self.scores
@@ -420,10 +418,7 @@ class _GradientWriter(_PanelWriter):
     def __init__(self, spec: AttentionSpec, target: CpuTarget) -> None:
         super().__init__(spec, target, mask_slot=10)
         e, meta = self.e, self.meta
-        names = ("gradient", "deltas", "key_changes", "value_changes", "weights")
-        self.gradient, self.deltas, *self.changes, self.weights = (
-            e.load_value("ptr", POINTERS, slot) for slot, _ in enumerate(names, 5)
-        )
+        self.gradient, self.deltas, *self.changes, self.weights = e.addresses(5, first=5)
         self.of_scores = self.scratch("float", KEYS * self.rows)
         self.of_queries = self.transposed_panel(meta["features"])
         self.of_results = self.transposed_panel(meta["value_features"])
@@ -440,8 +435,7 @@ class _GradientWriter(_PanelWriter):
 
     def module(self) -> str:
         """Return the module."""
-        self.e.loop(BEGIN, END, 1, (), lambda item, _: self.write_item(item))
-        return self.e.kernel()
+        return self.e.kernel_of_items(lambda item, _: self.write_item(item))
 
     def write_item(self, item: Value) -> None:
         e, meta = self.e, self.meta

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.runtime.cpu.bound_loops import BoundLoops
 from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE
-from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
+from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, Emitter
 from npu_tensor.runtime.cpu.kernels import CopyingKernel
 from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
-from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, FLOATS, MEMORY_ELEMENT, Value, is_signed
+from npu_tensor.runtime.cpu.values import FLOATS, Value, is_signed
 from npu_tensor.task import Refusal, Task
 
 _STEP_COST: Final = 8
@@ -42,13 +42,11 @@ def _module(spec: _SearchSpec, target: CpuTarget) -> str:
     meta      elements of a sequence, values of a sequence, elements between sequences, steps of the bisection
     """
     e = Emitter(target)
-    results, sequences, values = (e.load_value("ptr", POINTERS, slot) for slot in range(3))
-    length, group, between, steps = (e.load_value("i64", META, number) for number in range(4))
+    results, sequences, values = e.addresses(3)
+    length, group, between, steps = e.numbers(4)
 
     def load(array: Value, position: Value) -> Value:
-        return e.load_value(
-            MEMORY_ELEMENT[spec.dtype], e.address(array, position, spec.dtype), align=ELEMENT_SIZE[spec.dtype]
-        )
+        return e.load_element(spec.dtype, e.address(array, position, spec.dtype))
 
     def precedes(element: Value, value: Value) -> Value:
         """Return true if the position is after the element. NaN is larger than all others, and equal to NaN."""
@@ -84,9 +82,7 @@ def _module(spec: _SearchSpec, target: CpuTarget) -> str:
         for number, place in zip(numbers, found, strict=True):
             e.store_value(place, e.address(results, number, "int64"), align=8)
 
-    whole = e.add(BEGIN, e.op("and", e.sub(END, BEGIN), -_TOGETHER))
-    e.loop(BEGIN, whole, _TOGETHER, (), lambda first, _: search(first, _TOGETHER))
-    e.loop(whole, END, 1, (), lambda first, _: search(first, 1))
+    e.in_blocks(BEGIN, END, (_TOGETHER, 1), search)
     return e.kernel()
 
 

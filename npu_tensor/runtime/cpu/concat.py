@@ -58,10 +58,11 @@ def _module(spec: _ConcatSpec, target: CpuTarget) -> str:
     """
     e, size = Emitter(target), spec.itemsize
     result = e.load_value("ptr", POINTERS)
-    count, rows, result_bytes, block = (e.load_value("i64", META, number) for number in range(4))
+    count, rows, result_bytes, block = e.numbers(4)
     zero = e.constant(0, "i64")
 
-    def copy(type_: str, source: Value, place: Value, byte: Value, _: object = None) -> None:
+    def copy(source: Value, place: Value, byte: Value, width: int) -> None:
+        type_ = f"i{8 * size}" if width == size else f"<{width // size} x i{8 * size}>"
         value = e.load_value(type_, e.byte_offset(source, byte), align=size)
         e.store_value(value, e.byte_offset(place, byte), align=size)
 
@@ -78,14 +79,9 @@ def _module(spec: _ConcatSpec, target: CpuTarget) -> str:
                 own = e.byte_offset(source, e.mul(row, between))
                 place = e.byte_offset(result, e.add(e.mul(row, result_bytes), before))
                 if spec.single:
-                    copy(f"i{8 * size}", own, place, zero)
-                    return
-                begin = start
-                for width in (*_CHUNKS, size):
-                    end = e.add(begin, e.op("and", e.sub(stop, begin), -width))
-                    type_ = f"i{8 * size}" if width == size else f"<{width // size} x i{8 * size}>"
-                    e.loop(begin, end, width, (), partial(copy, type_, own, place))
-                    begin = end
+                    copy(own, place, zero, size)
+                else:
+                    e.in_blocks(start, stop, (*_CHUNKS, size), partial(copy, own, place))
 
             e.loop(first, last, 1, (), copy_row)
 

@@ -23,7 +23,7 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.runtime.cpu.bound_loops import BoundLoops, Location, Packed, Slot
 from npu_tensor.runtime.cpu.depthwise_gradient import bind_depthwise_gradient
 from npu_tensor.runtime.cpu.gemm import Matrix, Scattered
-from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
+from npu_tensor.runtime.cpu.ir_emitter import META, Emitter
 from npu_tensor.runtime.cpu.kernels import (
     CpuKernel,
     bind_move,
@@ -270,12 +270,11 @@ def _module(spec: _GradientSpec, target: CpuTarget) -> str:
     """
     e, (element, lanes, vectors, rows) = Emitter(target), spec
     type_, size = f"<{lanes} x {element}>", 4 if element == "float" else 8
-    sums, image, gradient = (e.load_value("ptr", POINTERS, slot) for slot in range(3))
-    meta = {name: e.load_value("i64", META, number) for number, name in enumerate(_META)}
+    sums, image, gradient = e.addresses(3)
+    meta = e.named_numbers(_META)
     tap_table = e.byte_offset(META, 8 * len(_META))
     image_table = e.byte_offset(tap_table, e.mul(meta["taps"], 8))
     gradient_table = e.byte_offset(image_table, e.mul(meta["rows"], 8))
-    last = e.sub(meta["lines"], 1)
 
     def entry(table: Value, number: Value) -> Value:
         return e.load_value("i64", e.byte_offset(table, e.mul(number, 8)))
@@ -299,7 +298,7 @@ def _module(spec: _GradientSpec, target: CpuTarget) -> str:
             """Emit a body for each panel and tap. It gets the lines, and the addresses of their sums."""
 
             def tile(panel: Value, tap: Value) -> None:
-                lines = [e.smaller(e.add(e.mul(panel, rows), row), last) for row in range(rows)]
+                lines = e.up_to(e.mul(panel, rows), rows, meta["lines"])
                 body(tap, lines, [moved(s, (line, "s_line"), (tap, "s_tap")) for line in lines])
 
             e.loop(first, end, 1, (), lambda panel, _: e.loop(0, meta["taps"], 1, (), lambda tap, _: tile(panel, tap)))
@@ -363,8 +362,7 @@ def _module(spec: _GradientSpec, target: CpuTarget) -> str:
             lambda number, _: e.loop(0, meta["rows"], meta["block_rows"], (), lambda row, _: add_block(number, row)),
         )
 
-    e.loop(BEGIN, END, 1, (), compute_item)
-    return e.kernel()
+    return e.kernel_of_items(compute_item)
 
 
 def weight_gradient_kernel(processor: Processor, task: Task) -> WeightGradientKernel | Refusal:

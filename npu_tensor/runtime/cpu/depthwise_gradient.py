@@ -18,7 +18,7 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import ProgramBuilder
 from npu_tensor.runtime.cpu.bind_loop import bind_loop
 from npu_tensor.runtime.cpu.bound_loops import BoundLoops
-from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
+from npu_tensor.runtime.cpu.ir_emitter import META, Emitter
 from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
@@ -72,8 +72,8 @@ def _module(spec: _Spec, target: CpuTarget) -> str:
     e, (element, lanes, vectors, taps) = Emitter(target), spec
     type_, size = f"<{lanes} x {element}>", 4 if element == "float" else 8
     width = lanes * vectors * size
-    sums, image, gradient = (e.load_value("ptr", POINTERS, slot) for slot in range(3))
-    meta = {name: e.load_value("i64", META, number) for number, name in enumerate(_META)}
+    sums, image, gradient = e.addresses(3)
+    meta = e.named_numbers(_META)
     tap_table = e.byte_offset(META, 8 * len(_META))
     g_table = e.byte_offset(tap_table, e.mul(meta["columns"], 24))
     x_table = e.byte_offset(g_table, e.mul(meta["rows"], 8))
@@ -103,8 +103,7 @@ def _module(spec: _Spec, target: CpuTarget) -> str:
         return e.loop(begin, end, 1, [*offsets, *totals], add_position)[2:]
 
     def add_group(group: Value, x: Value, g: Value, s: Value) -> None:
-        last = e.sub(meta["columns"], 1)
-        numbers = [e.smaller(e.add(e.mul(group, taps), tap), last) for tap in range(taps)]
+        numbers = e.up_to(e.mul(group, taps), taps, meta["columns"])
         entries = [e.byte_offset(tap_table, e.mul(number, 24)) for number in numbers]
         places = [e.byte_offset(s, e.mul(number, width)) for number in numbers]
         xs = [e.byte_offset(x, e.load_value("i64", each)) for each in entries]
@@ -150,8 +149,7 @@ def _module(spec: _Spec, target: CpuTarget) -> str:
 
         e.loop(first_row, end_row, 1, (), add_row)
 
-    e.loop(BEGIN, END, 1, (), compute_item)
-    return e.kernel()
+    return e.kernel_of_items(compute_item)
 
 
 def _spec(dtype: str, channels: int, columns: int, target: CpuTarget) -> _Spec:

@@ -36,7 +36,7 @@ from npu_tensor.runtime.cpu.gemm_micro import (
     unit_lanes,
     unpack,
 )
-from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
+from npu_tensor.runtime.cpu.ir_emitter import META, POINTERS, Emitter
 from npu_tensor.runtime.cpu.primitive_ir import emit_program
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, Value
@@ -147,9 +147,8 @@ def _packed(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: 
 
 
 def _lines(emitter: Emitter, first: Value, count: int, end: Value, stride: Value) -> list[Value]:
-    """Return byte offsets of lines. Lines past the end are the last line, whose products are not read."""
-    last = emitter.sub(end, 1)
-    return [emitter.mul(emitter.smaller(emitter.add(first, i), last), stride) for i in range(count)]
+    """Return byte offsets of lines."""
+    return [emitter.mul(line, stride) for line in emitter.up_to(first, count, end)]
 
 
 def _without_shift(emitter: Emitter, totals: Sequence[Value], columns: int) -> list[Value]:
@@ -444,7 +443,7 @@ class _MultiplyWriter:
         self.shape = spec.tile
         self.unit = spec.tile.unit
         self.emitter = Emitter(target)
-        self.meta = {field: self.emitter.load_value("i64", META, i) for i, field in enumerate(MULTIPLY_META)}
+        self.meta = self.emitter.named_numbers(MULTIPLY_META)
         # Slots of tensors, in the order of the row strides and the offsets of the meta array.
         tensors = [i for i, (_, access) in enumerate(spec.operands) if access != "number"]
         first_operand = 2 + len(spec.outputs)
@@ -463,7 +462,7 @@ class _MultiplyWriter:
         # Columns of the sums in memory, which are read by whole vectors even if a tile has fewer columns.
         self.row_bytes = max(tile.columns, emitter.lanes) * self.unit.bytes
         self.sums = emitter.assign("ptr", f"alloca [{tile.rows * self.row_bytes} x i8], align 64")
-        self.matrices = [emitter.load_value("ptr", POINTERS, slot) for slot in range(2)]
+        self.matrices = emitter.addresses(2)
         if self.has_parts:
             nbytes = emitter.mul(meta["block_panels"], self.tile_bytes)
             self.kept = emitter.assign("ptr", f"alloca i8, i64 {nbytes.name}, align 64")
@@ -477,8 +476,7 @@ class _MultiplyWriter:
             emitter.statement(
                 f"store ptr {self.matrices[1].name}, ptr {emitter.byte_offset(self.pack_pointers, 8).name}"
             )
-        emitter.loop(BEGIN, END, 1, (), self._compute_strip)
-        return emitter.kernel()
+        return emitter.kernel_of_items(self._compute_strip)
 
     def _compute_strip(self, strip: Value, _: list[Value]) -> None:
         emitter, tile, meta = self.emitter, self.shape, self.meta
@@ -533,14 +531,11 @@ class _MultiplyWriter:
         table, others = (
             emitter.assign("ptr", f"inttoptr i64 {meta[name].name} to ptr") for name in ("table", "others")
         )
-        last = emitter.sub(meta["m"], 1)
-        rows = [emitter.smaller(emitter.add(first_row, i), last) for i in range(tile.rows)]
-        numbers = [emitter.add(row, first_line) for row in rows]
+        numbers = [emitter.add(row, first_line) for row in emitter.up_to(first_row, tile.rows, meta["m"])]
         if tile.is_inside:
             return _runs_inside(emitter, image, table, others, numbers)
         lines = [emitter.mul(number, meta["runs"]) for number in numbers]
-        runs_at = _runs_with_padding(emitter, image, table, others, lines)
-        return runs_at
+        return _runs_with_padding(emitter, image, table, others, lines)
 
     def _addresses(self, runs_at: Callable[[Value], list[Value]]) -> Value:
         """Store the addresses that `Line.readers` needs for each line of a depthwise kernel, for all channels."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.gemm_micro import Elements, Unit, first_of, unit_lanes
-from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
+from npu_tensor.runtime.cpu.ir_emitter import META, POINTERS, Emitter
 from npu_tensor.runtime.cpu.primitive_ir import emit_program
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, Value
@@ -135,11 +135,11 @@ class _PackWriter:
         # Without AVX512, LLVM makes a branch per element of a masked load, but for those that AVX2 has.
         self.masked = target.has_avx512
         self.masked_lines = self.masked or ("avx2" in target.features and self.element_bytes >= 4)
-        self.meta = {field: self.emitter.load_value("i64", META, i) for i, field in enumerate(PACK_META)}
+        self.meta = self.emitter.named_numbers(PACK_META)
 
     def text(self) -> str:
         emitter = self.emitter
-        packed, operand = (emitter.load_value("ptr", POINTERS, slot) for slot in range(2))
+        packed, operand = emitter.addresses(2)
         self.table = table = emitter.byte_offset(META, 8 * len(PACK_META))
         if self.spec.layout in ("scattered", "runs"):
             self.k_offsets, second = (emitter.load_value("ptr", table, i) for i in range(2))
@@ -173,8 +173,7 @@ class _PackWriter:
             if self.spec.correct:
                 self._store_correction(destination)
 
-        emitter.loop(BEGIN, END, 1, (), pack_panel)
-        return emitter.kernel()
+        return emitter.kernel_of_items(pack_panel)
 
     def _compute_blocks(self, prologue: PackPrologue, matrix: Value, first: Value) -> None:
         """Compute and copy the panel that begins at line `first`, block by block along K."""
@@ -321,14 +320,14 @@ class _PackWriter:
     def _by_lines(self, start: Callable[[Value], Value], transpose: Callable[[list[Value], Value], None]) -> None:
         """Call `transpose` for blocks of as many lines of a panel as there are lanes, with their addresses.
 
-        Lines past the end of the matrix are its last line. A block of fewer lines is stored with whole vectors too:
+        A block of fewer lines is stored with whole vectors too:
         they write past the panel's width to the first lines of the next step, which are written later, or to the
         padding after the last step.
         """
-        emitter, last = self.emitter, self.emitter.sub(self.valid, 1)
+        emitter = self.emitter
 
         def group(first: Value, lines: int) -> None:
-            transpose([start(emitter.smaller(emitter.add(first, i), last)) for i in range(lines)], first)
+            transpose([start(line) for line in emitter.up_to(first, lines, self.valid)], first)
 
         whole = self.spec.width // self.lanes * self.lanes
         if whole < self.spec.width:

@@ -21,7 +21,7 @@ from npu_tensor.ops.places import Taps, places_of, taps_of
 from npu_tensor.runtime.cpu.bound_loops import BoundLoops, Location
 from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE, taps_cost
 from npu_tensor.runtime.cpu.division import even_grain
-from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
+from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, Emitter
 from npu_tensor.runtime.cpu.kernels import CpuKernel
 from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.processor import Processor
@@ -109,7 +109,7 @@ class _Code:
             self.vectors.append(("int32", f"<{target.lanes} x i32>", 4))
         self.stored = "int64" if form.positions else form.dtype
         self._numbers = count()
-        self.result, self.source = (e.load_value("ptr", POINTERS, slot) for slot in range(2))
+        self.result, self.source = e.addresses(2)
         tables = "ptr", "ptr", *("ptr" for _ in range(form.weighted + form.positions + form.divided))
         self.dims = [[self._meta(type_) for type_ in ("i64", *tables)] for _ in range(form.outer)]
         self.plane, self.results = self._meta(), self._meta()
@@ -510,8 +510,8 @@ def _scatter_module(spec: tuple[str, bool], target: CpuTarget) -> str:
     """
     e, (dtype, channels_last) = Emitter(target), spec
     element, size = REGISTER_ELEMENT[dtype], ELEMENT_SIZE[dtype]
-    result, gradient, positions = (e.load_value("ptr", POINTERS, slot) for slot in range(3))
-    plane, results, channels, groups = (e.load_value("i64", META, n) for n in range(4))
+    result, gradient, positions = e.addresses(3)
+    plane, results, channels, groups = e.numbers(4)
 
     def group(item: Value, _: list[Value]) -> None:
         image = e.op("udiv", item, groups) if channels_last else item
@@ -540,8 +540,7 @@ def _scatter_module(spec: tuple[str, bool], target: CpuTarget) -> str:
         each(plane, lambda index, channel: e.store_value(zero, at(result, plane, index, channel, size)))
         each(results, add)
 
-    e.loop(BEGIN, END, 1, (), group)
-    return e.kernel()
+    return e.kernel_of_items(group)
 
 
 def positions_kernel(processor: Processor, task: Task) -> PositionsKernel | Refusal:

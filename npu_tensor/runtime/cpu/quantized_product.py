@@ -24,7 +24,7 @@ from npu_tensor.ops.quantized import IQ4_NL_VALUES, MXFP4_VALUES
 from npu_tensor.runtime.cpu.bound_loops import BoundLoops, Location
 from npu_tensor.runtime.cpu.cpu_cost import quantized_cost, quantized_piece
 from npu_tensor.runtime.cpu.float_formats import round_float16, widen_float16
-from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
+from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.kernels import CopyingKernel, CpuKernel
 from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.processor import Processor
@@ -356,8 +356,8 @@ class _Writer:
 
     def __init__(self, target: CpuTarget, slots: int, meta: Sequence[str] = _META) -> None:
         self.emitter = Emitter(target)
-        self.meta = {name: self.emitter.load_value("i64", META, i) for i, name in enumerate(meta)}
-        self.slots = [self.emitter.load_value("ptr", POINTERS, slot) for slot in range(slots)]
+        self.meta = self.emitter.named_numbers(meta)
+        self.slots = self.emitter.addresses(slots)
 
     def at(self, base: Value, line: Value, stride: str) -> Value:
         return self.emitter.byte_offset(base, self.emitter.mul(line, self.meta[stride]))
@@ -414,8 +414,7 @@ def round_module(block: int, target: CpuTarget) -> str:
 
         e.loop(0, meta["blocks"], 1, (), round_block)
 
-    e.loop(BEGIN, END, 1, (), round_row)
-    return e.kernel()
+    return e.kernel_of_items(round_row)
 
 
 def product_module(spec: QuantizedSpec, target: CpuTarget) -> str:
@@ -431,17 +430,12 @@ def product_module(spec: QuantizedSpec, target: CpuTarget) -> str:
     count = dtype.block // GROUP
     add = _add_exact if spec.exact else _add_rounded
 
-    def lines(first: Value, number: int, end: str) -> list[Value]:
-        """Return the lines; those past the end are the last one, which is computed again."""
-        last = e.sub(meta[end], 1)
-        return [e.smaller(e.add(first, i), last) for i in range(number)]
-
     def compute_item(item: Value, _: list[Value]) -> None:
-        rows = lines(e.mul(item, spec.rows), spec.rows, "rows")
+        rows = e.up_to(e.mul(item, spec.rows), spec.rows, meta["rows"])
         starts = [writer.at(weights, row, "weight_row_bytes") for row in rows]
 
         def compute_tokens(token: Value, _: list[Value]) -> None:
-            tokens = lines(token, spec.tokens, "tokens")
+            tokens = e.up_to(token, spec.tokens, meta["tokens"])
             inputs = [writer.at(x, each, "input_row_bytes") for each in tokens]
 
             def add_block(index: Value, sums: list[Value]) -> list[Value]:
@@ -467,8 +461,7 @@ def product_module(spec: QuantizedSpec, target: CpuTarget) -> str:
 
         e.loop(0, meta["tokens"], spec.tokens, (), compute_tokens)
 
-    e.loop(BEGIN, END, 1, (), compute_item)
-    return e.kernel()
+    return e.kernel_of_items(compute_item)
 
 
 def _add_rounded(
@@ -544,8 +537,7 @@ def dequantize_module(dtype: str, target: CpuTarget) -> str:
             for part in range(GROUP // _SUMS):
                 e.store_value(_numbers(e, group, 0, part), e.byte_offset(start, (i * GROUP + part * _SUMS) * 4))
 
-    e.loop(BEGIN, END, 1, (), write_block)
-    return e.kernel()
+    return e.kernel_of_items(write_block)
 
 
 class QuantizedKernel(CpuKernel):

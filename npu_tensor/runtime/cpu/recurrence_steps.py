@@ -113,8 +113,8 @@ class _Writer:
         self.streams = 1 if spec.backward else self.gates  # per vector of units
         count = spec.rows * spec.blocks * self.streams * e.lanes
         self.scratch = e.assign("ptr", f"alloca [{count} x float], align 64")
-        self.meta = {name: e.load_value("i64", META, number) for number, name in enumerate(_META)}
-        self.slots = [e.load_value("ptr", POINTERS, slot) for slot in range(_SLOTS)]
+        self.meta = e.named_numbers(_META)
+        self.slots = e.addresses(_SLOTS)
         number, self.row_begin, self.row_end = (e.load_value("i64", POINTERS, _SLOTS + i) for i in range(3))
         self.is_first = e.compare("eq", number, 0)
         self.is_last = e.compare("eq", number, e.sub(self.meta["steps"], 1))
@@ -148,8 +148,7 @@ class _Writer:
 
         def compute_group(group: Value, _: list[Value]) -> None:
             first = e.mul(group, spec.blocks)
-            # Blocks and rows past the end are the last one, and their sums are not used.
-            blocks = [e.smaller(e.add(first, i), e.sub(meta["blocks"], 1)) for i in range(spec.blocks)]
+            blocks = e.up_to(first, spec.blocks, meta["blocks"])
             panels = [
                 e.byte_offset(self.slots[1], e.mul(e.add(block, e.mul(meta["blocks"], gate)), meta["panel_bytes"]))
                 for block in blocks
@@ -158,8 +157,7 @@ class _Writer:
             block_count = e.smaller(e.sub(meta["blocks"], first), spec.blocks)
 
             def compute_rows(row: Value, _: list[Value]) -> None:
-                last = e.sub(self.row_end, 1)
-                rows = [e.smaller(e.add(row, i), last) for i in range(spec.rows)]
+                rows = e.up_to(row, spec.rows, self.row_end)
                 states = [e.address(previous, e.mul(each, width), "float32") for each in rows]
                 zero = e.constant(0.0, e.vector("float"))
                 sums = e.loop(0, depth, 1, [zero] * (spec.rows * len(panels)), multiply(states))
@@ -351,7 +349,7 @@ def recurrence_module(spec: RecurrenceSpec, target: CpuTarget) -> str:
     """
     writer, e = _Writer(spec, target), Emitter(target)
     slots = e.assign("ptr", f"alloca [{_SLOTS + 3} x i64], align 8")
-    meta = {name: e.load_value("i64", META, number) for number, name in enumerate(_META)}
+    meta = e.named_numbers(_META)
 
     def store(slot: int, value: Value) -> None:
         e.store_value(value, e.byte_offset(slots, 8 * slot), align=8)

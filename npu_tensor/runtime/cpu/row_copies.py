@@ -21,7 +21,7 @@ from npu_tensor.ops.layouts import merged, reshaped
 from npu_tensor.runtime.cpu.bind_loop import bind_loop
 from npu_tensor.runtime.cpu.bound_loops import BoundLoops, Location, with_constants
 from npu_tensor.runtime.cpu.cpu_cost import PACKED_PIECE
-from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
+from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, Emitter
 from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_copy
 from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.primitive_ir import apply
@@ -72,8 +72,8 @@ def _module(spec: _RowSpec, target: CpuTarget) -> str:
               and the step of rows in the values
     """
     e, size = Emitter(target), as_dtype(spec.dtype).itemsize
-    table, values, offsets, wrong = (e.load_value("ptr", POINTERS, slot) for slot in range(4))
-    outer, rows, columns, *steps = (e.load_value("i64", META, number) for number in range(8))
+    table, values, offsets, wrong = e.addresses(4)
+    outer, rows, columns, *steps = e.numbers(8)
     table_outer, table_step, value_outer, value_step, value_row = steps
     number, combine = f"i{8 * size}", Instruction(spec.primitive, (0, 1), spec.dtype)
 
@@ -103,9 +103,7 @@ def _module(spec: _RowSpec, target: CpuTarget) -> str:
             )
         else:
             width = e.lanes if spec.primitive else _CHUNK // size
-            whole = e.add(first, e.op("and", e.sub(last, first), -width))
-            e.loop(first, whole, width, (), lambda column, _: move(place, value, column, column, True))
-            e.loop(whole, last, 1, (), lambda column, _: move(place, value, column, column, False))
+            e.in_blocks(first, last, (width, 1), lambda column, width: move(place, value, column, column, width > 1))
 
     def repeat(repetition: Value, _: list[Value]) -> None:
         own_table = e.address(table, e.mul(repetition, table_outer), spec.dtype)
@@ -130,7 +128,7 @@ def _check_module(_: None, target: CpuTarget) -> str:
     pointers  [numbers, result]
     """
     e = Emitter(target)
-    numbers, result = (e.load_value("ptr", POINTERS, slot) for slot in range(2))
+    numbers, result = e.addresses(2)
 
     def join(type_: str, first: ValueOrNumber, last: ValueOrNumber, step: int) -> Value:
         def body(number: Value, so_far: list[Value]) -> list[Value]:

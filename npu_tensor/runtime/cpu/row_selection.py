@@ -9,13 +9,13 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.layouts import reshaped
 from npu_tensor.runtime.cpu.bound_loops import BoundLoops
 from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE
-from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
+from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.kernels import CopyingKernel
 from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.primitive_ir import cast
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
-from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, FLOATS, MEMORY_ELEMENT, Value, is_signed, register_dtype
+from npu_tensor.runtime.cpu.values import FLOATS, Value, is_signed, register_dtype
 from npu_tensor.task import Refusal, Task
 
 _MOST_SELECTED: Final = 64
@@ -45,8 +45,8 @@ def _module(spec: _SelectionSpec, target: CpuTarget) -> str:
               dimension
     """
     e = Emitter(target)
-    results, elements = (e.load_value("ptr", POINTERS, slot) for slot in range(2))
-    extent, count, after, step_before, step_along, step_after = (e.load_value("i64", META, i) for i in range(6))
+    results, elements = e.addresses(2)
+    extent, count, after, step_before, step_along, step_after = e.numbers(6)
     register = register_dtype(spec.dtype)
 
     def converted(value: Value) -> Value:
@@ -69,8 +69,7 @@ def _module(spec: _SelectionSpec, target: CpuTarget) -> str:
 
         def element(position: Value) -> Value:
             address = e.address(own, e.mul(position, step_along), spec.dtype)
-            raw = e.load_value(MEMORY_ELEMENT[spec.dtype], address, align=ELEMENT_SIZE[spec.dtype])
-            return converted(e.from_memory(spec.dtype, raw))
+            return converted(e.load_element(spec.dtype, address))
 
         def entry(number: Value) -> Value:
             return e.address(found, e.mul(number, after), "int64")
@@ -118,8 +117,7 @@ def _module(spec: _SelectionSpec, target: CpuTarget) -> str:
             least = e.loop(count, begin, e.lanes, least, replace_all)
         e.loop(begin, extent, 1, least, replace)
 
-    e.loop(BEGIN, END, 1, (), select)
-    return e.kernel()
+    return e.kernel_of_items(select)
 
 
 def selection_kernel(processor: Processor, task: Task) -> SelectionKernel | Refusal:

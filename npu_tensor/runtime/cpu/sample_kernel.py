@@ -11,7 +11,7 @@ from npu_tensor._util.forks import cached_property
 from npu_tensor.ops.declare import Call
 from npu_tensor.runtime.cpu.bound_loops import BoundLoops
 from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE, taps_cost
-from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
+from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, POINTERS, Emitter
 from npu_tensor.runtime.cpu.kernels import CpuKernel
 from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.processor import Processor
@@ -64,7 +64,7 @@ class _Code:
         self.form, self.element, self.size = form, REGISTER_ELEMENT[form.dtype], ELEMENT_SIZE[form.dtype]
         names = "result", *OPERANDS[form.op]
         self.pointers = {name: e.load_value("ptr", POINTERS, slot) for slot, name in enumerate(names)}
-        numbers = [e.load_value("i64", META, number) for number in range(4 + form.places)]
+        numbers = e.numbers(4 + form.places)
         self.channels, self.plane, self.samples, self.vectors, *self.extents = numbers
 
     def _at(self, name: str, number: Value) -> Value:

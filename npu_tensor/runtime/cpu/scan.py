@@ -17,7 +17,7 @@ from npu_tensor.ops.expression import Instruction
 from npu_tensor.ops.layouts import reshaped
 from npu_tensor.runtime.cpu.bound_loops import BoundLoops
 from npu_tensor.runtime.cpu.cpu_cost import LEAST_PIECE
-from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
+from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, Emitter
 from npu_tensor.runtime.cpu.kernels import CopyingKernel
 from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.primitive_ir import apply, cast
@@ -25,7 +25,6 @@ from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import (
     ELEMENT_SIZE,
-    MEMORY_ELEMENT,
     REGISTER_ELEMENT,
     Value,
     is_signed,
@@ -63,8 +62,8 @@ def _module(spec: _ScanSpec, target: CpuTarget) -> str:
               dimension
     """
     e = Emitter(target)
-    results, elements = (e.load_value("ptr", POINTERS, slot) for slot in range(2))
-    extent, after, blocks, step_before, step_along, step_after = (e.load_value("i64", META, i) for i in range(6))
+    results, elements = e.addresses(2)
+    extent, after, blocks, step_before, step_along, step_after = e.numbers(6)
     register = register_dtype(spec.source)
     is_extreme = spec.function in ("largest", "smallest")
     if is_extreme:
@@ -73,11 +72,7 @@ def _module(spec: _ScanSpec, target: CpuTarget) -> str:
         wide = "float64" if spec.function == "sum" and spec.result in _FLOATS else register_dtype(spec.result)
 
     def load(address: Value, is_vector: bool) -> Value:
-        if is_vector:
-            value = e.load(spec.source, address)
-        else:
-            raw = e.load_value(MEMORY_ELEMENT[spec.source], address, align=ELEMENT_SIZE[spec.source])
-            value = e.from_memory(spec.source, raw)
+        value = (e.load if is_vector else e.load_element)(spec.source, address)
         return value if is_extreme and register != "bool" else cast(e, value, register, _converted(spec, wide))
 
     def store(value: Value, address: Value, is_vector: bool) -> None:
@@ -142,23 +137,17 @@ def _module(spec: _ScanSpec, target: CpuTarget) -> str:
         before, own = e.op("udiv", block, blocks), e.op("urem", block, blocks)
         place = e.mul(own, _TOGETHER * e.lanes)
         stop = e.smaller(e.add(place, _TOGETHER * e.lanes), after)
-        for vectors in (_TOGETHER, 1, 0):
-            width = max(vectors * e.lanes, 1)
-            end = e.add(place, e.op("and", e.sub(stop, place), -width))
 
-            def scan_places(at: Value, _: list[Value], vectors: int = vectors) -> None:
-                places = [e.add(at, number * e.lanes) for number in range(vectors)] or [at]
-                scan([ends_of(before, each) for each in places], vectors > 0)
+        def scan_places(at: Value, width: int) -> None:
+            vectors = [e.add(at, number * e.lanes) for number in range(width // e.lanes)]
+            scan([ends_of(before, each) for each in vectors or [at]], bool(vectors))
 
-            e.loop(place, end, width, (), scan_places)
-            place = end
+        e.in_blocks(place, stop, (_TOGETHER * e.lanes, e.lanes, 1), scan_places)
 
     if spec.across:
         e.loop(BEGIN, END, 1, (), scan_block)
     else:
-        whole = e.add(BEGIN, e.op("and", e.sub(END, BEGIN), -_TOGETHER))
-        e.loop(BEGIN, whole, _TOGETHER, (), lambda row, _: scan_rows(row, _TOGETHER))
-        e.loop(whole, END, 1, (), lambda row, _: scan_rows(row, 1))
+        e.in_blocks(BEGIN, END, (_TOGETHER, 1), scan_rows)
     return e.kernel()
 
 
