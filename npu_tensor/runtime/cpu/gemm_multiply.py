@@ -283,24 +283,29 @@ def _windows(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place:
     unit, lanes = tile.unit, unit_lanes(tile.unit, emitter.target)
     vectors, vector_bytes = tile.columns // lanes, lanes * unit.bytes
     elements, unit_bytes = Elements(emitter, unit, tile.dtype_a), unit.count * ELEMENT_SIZE[tile.dtype_a]
-    type_ = f"<{lanes} x {unit.accumulator}>"
+    type_, runs_at = f"<{lanes} x {unit.accumulator}>", place.runs_at
+    assert runs_at is not None
 
-    def add_run(runs: Sequence[Value], carried: Sequence[Value]) -> list[Value]:
+    def add_run(run: Value, carried: list[Value]) -> list[Value]:
+        rows = runs_at(run)
+
         def step(index: Value, carried: list[Value]) -> Sequence[Value]:
             from_b, *sums = carried
             columns = [emitter.load_value(type_, from_b, j, align=vector_bytes) for j in range(vectors)]
             offset = emitter.mul(index, unit_bytes)
-            for row, run in enumerate(runs):
-                address = emitter.byte_offset(run, offset)
+            for number, row in enumerate(rows):
+                address = emitter.byte_offset(row, offset)
                 one = elements.load(1, address) if unit.count == 1 else emitter.load_value(unit.bits, address, align=1)
                 value = emitter.broadcast(one, lanes)
-                for j, column in enumerate(columns, row * vectors):
+                for j, column in enumerate(columns, number * vectors):
                     sums[j] = multiply_add(emitter, unit, sums[j], value, column)
             return emitter.byte_offset(from_b, vectors * vector_bytes), *sums
 
         return emitter.loop(0, meta["steps"], 1, carried, step)
 
-    return _over_runs(emitter, tile, meta, place, add_run)
+    b = emitter.byte_offset(place.b, emitter.mul(place.b_panel, meta["b_panel_bytes"]))
+    b = emitter.byte_offset(b, emitter.mul(emitter.mul(place.start, meta["steps"]), vectors * vector_bytes))
+    return emitter.loop(place.start, emitter.add(place.start, place.length), 1, [b, *place.sums], add_run)[1:]
 
 
 def _depthwise(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], place: _Place) -> list[Value]:
@@ -334,23 +339,6 @@ def _depthwise(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], plac
     if emitter.target.has_avx512:
         return edge()
     return emitter.branch(emitter.compare("sge", left, lanes), lambda: sums(None), edge)
-
-
-def _over_runs(
-    emitter: Emitter,
-    tile: TileSpec,
-    meta: Mapping[str, Value],
-    place: _Place,
-    add_run: Callable[[Sequence[Value], Sequence[Value]], list[Value]],
-) -> list[Value]:
-    """Return the sums over a part of the runs. `add_run` gets the run of each row, and B's address and the sums."""
-    runs_at = place.runs_at
-    assert runs_at is not None
-    b = emitter.byte_offset(place.b, emitter.mul(place.b_panel, meta["b_panel_bytes"]))
-    step_bytes = tile.columns * tile.unit.bytes
-    b = emitter.byte_offset(b, emitter.mul(emitter.mul(place.start, meta["steps"]), step_bytes))
-    end = emitter.add(place.start, place.length)
-    return emitter.loop(place.start, end, 1, [b, *place.sums], lambda run, rest: add_run(runs_at(run), rest))[1:]
 
 
 def _runs_inside(
