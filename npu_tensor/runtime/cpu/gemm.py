@@ -23,7 +23,7 @@ from npu_tensor.runtime.cpu.division import even_grain
 from npu_tensor.runtime.cpu.engine import Address, Engine, Module
 from npu_tensor.runtime.cpu.gemm_micro import LEAST_ROWS, UNITS, Blocking, Unit, unit_lanes, usual_blocking
 from npu_tensor.runtime.cpu.gemm_multiply import MULTIPLY_META, Form, GemmSpec, Line, TileSpec, multiply_module
-from npu_tensor.runtime.cpu.gemm_pack import PackPrologue, PackSpec, Segment, pack_module, panel_bytes
+from npu_tensor.runtime.cpu.gemm_pack import PackPrologue, PackSpec, neighbours, pack_module, panel_bytes
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, register_dtype
 from npu_tensor.runtime.cpu.windows import Places, Windows, strided_offsets, window_offsets
@@ -72,8 +72,6 @@ _STREAMED_BYTES, _STREAMED_ROWS, _STREAMED_COLUMNS = 512 << 10, 4, (128, 4096)
 # is on other pages, which no processor foresees; long ones would leave L2 before they are needed. Measured on a Zen 3,
 # with keys of 64 float16 beyond L2: 2.5 times as fast.
 _AHEAD, _SHORT_LINE_BYTES = 32, 1024
-# Elements between lines whose vectors are shuffled from two loads at most.
-_VECTOR_DISTANCES = (1, 2)
 # Rows of a tile of windows, whose addresses need a register each, and of a depthwise convolution, whose sums do.
 _WINDOW_ROWS, _LINE_ROWS = 12, 8
 _CACHE_LINE = 64
@@ -221,18 +219,12 @@ def _lines_and_k(operand: Scattered, k_axis: int) -> tuple[Layout, Layout]:
     return (operand.rows, operand.columns) if k_axis == -1 else (operand.columns, operand.rows)
 
 
-def _line_distance(operand: Scattered, k_axis: int) -> int:
-    """Return the number of elements between most neighbouring lines."""
-    lines, _ = _lines_and_k(operand, k_axis)
-    return lines.strides[-1] if lines.strides else 1
-
-
 def _has_runs(operand: Scattered, k_axis: int, unit: Unit, target: CpuTarget) -> bool:
     """Return True if there are more neighbours along K than lines that are packed as a vector."""
     lines, k = _lines_and_k(operand, k_axis)
     run = k.shape[-1] if k.strides[-1:] == (1,) and k.shape[-1] % unit.count == 0 else 0
     least = _LEAST_RUN if target.has_avx512 else max(_LEAST_RUN, unit_lanes(unit, target) * unit.count)
-    return run >= least and run > (lines.shape[-1] if lines.strides[-1:] in ((1,), (2,)) else 1)
+    return run >= least and run > (lines.shape[-1] if lines.strides[-1:] == (1,) else 1)
 
 
 def _pack_spec(
@@ -248,9 +240,7 @@ def _pack_spec(
     if isinstance(operand, Scattered) and _has_runs(operand, k_axis, unit, target):
         return PackSpec(operand.dtype, unit, "runs", width)
     if isinstance(operand, Scattered):
-        distance = _line_distance(operand, k_axis)
-        distance = distance if distance in _VECTOR_DISTANCES else 0
-        return PackSpec(operand.dtype, unit, "scattered", width, line_elements=distance, rest=k % unit.count)
+        return PackSpec(operand.dtype, unit, "scattered", width, rest=k % unit.count)
     if isinstance(operand, Computed):
         along_k = all(_vector_access(x, k_axis, k) for x in operand.inputs)
         axis, extent = (k_axis, k) if along_k else (line_axis, lines)
@@ -329,27 +319,6 @@ def _batch_offsets(batch: tuple[int, ...], operand: Matrix | Scattered) -> NDArr
     """Return the byte offset of the operand's matrix in every product of the batch."""
     layouts = operand.batch if isinstance(operand, Scattered) else [Layout(batch, _strides(operand))]
     return _offsets(operand.dtype, *layouts)
-
-
-def _segments(lines: NDArray[np.int64], distance: int, width: int, lanes: int) -> tuple[NDArray[np.int64], Segment]:
-    """Return the number of the first segment of every panel and of all segments, and the segments.
-
-    See `gemm_pack`.
-
-    Args:
-        lines: Offsets of the lines.
-        distance: Distance between the lines of a segment.
-        width: Lines of a panel.
-        lanes: Lanes of a vector.
-    """
-    numbers = np.arange(lines.size)
-    places = numbers % width
-    jumps = np.diff(lines, prepend=lines[:1]) != distance
-    starts = np.flatnonzero(jumps | (places % lanes == 0))
-    ends = np.append(starts[1:], lines.size)
-    begin = places[starts] % lanes
-    panels = np.searchsorted(starts, np.arange(0, lines.size + width, width))
-    return panels, Segment(places[starts] - begin, begin, begin + ends - starts, lines[starts] - begin * distance)
 
 
 def _blocks(a_panels: int, b_panels: int, least: int, tile_cycles: int, strip_cycles: int, threads: int) -> int:
@@ -660,16 +629,15 @@ class Gemm:
             across = line_axis if spec.layout == "along_k" else k_axis
             strides, outer = [0, 0], [_strides(x)[across] * ELEMENT_SIZE[x.dtype] for x in matrices]
         elif isinstance(operand, Scattered):
-            size, (along_lines, along_k) = ELEMENT_SIZE[operand.dtype], _lines_and_k(operand, k_axis)
-            distance, lanes = _line_distance(operand, k_axis) * size, unit_lanes(spec.unit, self._target)
+            along_lines, along_k = _lines_and_k(operand, k_axis)
             k_offsets, line_offsets = (_offsets(operand.dtype, layout) for layout in (along_k, along_lines))
+            tables: list[NDArray[Any]] = [k_offsets, line_offsets]
             if spec.layout == "runs":
-                tables, rest = [k_offsets, line_offsets], [along_k.shape[-1]]
+                rest = [along_k.shape[-1]]
             else:
-                firsts, segments = _segments(line_offsets, distance, spec.width, lanes)
-                tables, rest = [k_offsets, firsts, np.stack(segments, axis=1)], []
+                tables, rest = [*tables, neighbours(line_offsets, spec, self._target)], []
             self._metas += tables
-            strides, outer = [distance, 0], [*(table.ctypes.data for table in tables), *rest]
+            strides, outer = [0, 0], [*(table.ctypes.data for table in tables), *rest]
         else:
             size = ELEMENT_SIZE[operand.dtype]
             strides, outer = [_strides(operand)[axis] * size for axis in (line_axis, k_axis)], []

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.gemm_micro import Elements, Unit, first_of, unit_lanes
@@ -51,34 +54,19 @@ class _Block(NamedTuple):
 
 
 # The stride that is one element: along K, across lines, or neither. Scattered lines and elements of K are where tables
-# say: parts of some vectors of lines are evenly spaced, or runs of elements of K are neighbours.
+# say: lines of some vectors are neighbours, or runs of elements of K.
 LAYOUTS = ("along_k", "across_lines", "strided", "scattered", "runs")
 
 # The leading int64 numbers of a pack kernel's meta array; strides and offsets are in bytes. The offset of
 # each matrix inside the operand follows. With a prologue, the strides here are not used; there follow, for each
 # of its tensors, the stride across its vectors, and then for every matrix the offset inside each of these tensors.
-# For a scattered operand, the addresses of three tables come before the offsets: the offset of every k; the
-# number of the first segment of every panel, and of all segments; the fields of every segment, see `Segment`. Of one
-# with runs: the addresses of two, the offset of every k and that of every line; and the elements of a run.
+# For a scattered operand, the addresses of two tables come before the offsets, those of every k and of every line, and
+# the address of a third, see `neighbours`; with runs, the elements of a run.
 PACK_META = ("k", "steps", "lines", "panels", "line_stride", "k_stride", "panel_bytes")
 
 _CACHE_LINE = 64  # bytes, and the size of the largest vector register
 # Elements that a prologue computes at a time: they fit in the level-1 cache with its inputs and a part of the panel.
 _SCRATCH_BYTES = 8 << 10
-
-
-class Segment(NamedTuple):
-    """Evenly spaced lines that are lanes `begin` to `end` of a vector. Tables hold arrays of each field.
-
-    Attributes:
-        line: Line of lane 0 in the panel.
-        offset: Offset in bytes of the element of lane 0.
-    """
-
-    line: Any
-    begin: Any
-    end: Any
-    offset: Any
 
 
 class PackSpec(NamedTuple):
@@ -90,7 +78,6 @@ class PackSpec(NamedTuple):
     width: int  # lines per panel
     flip_sign: bool = False  # add 128 to int8 elements: A of an unsigned x signed product
     correct: bool = False  # begin each panel with -128 times the sum of each line: B of such a product
-    line_elements: int = 1  # between the lines of a segment, of a scattered operand; 0 if vectors cannot read them
     rest: int = 0  # elements of K in the last unit, if that is not full, of a scattered operand
     prologue: PackPrologue | None = None  # computes the operand as if stored as `dtype`, with vectors along `layout`
 
@@ -110,6 +97,17 @@ def _vector(lanes: int, element: str) -> str:
 def _block_size(line_bytes: int, multiple: int) -> int:
     """Return the largest power of two of elements along K that fits the scratch memory, at least `multiple`."""
     return max(multiple, 1 << ((_SCRATCH_BYTES // line_bytes).bit_length() - 1))
+
+
+def neighbours(offsets: NDArray[np.int64], spec: PackSpec, target: CpuTarget) -> NDArray[np.bool_]:
+    """Return True for each vector of each panel whose lines are neighbours, given the offset of every line."""
+    panels = -(-offsets.size // spec.width)
+    exists = (np.arange(panels * spec.width) < offsets.size).reshape(panels, spec.width)
+    follows = np.zeros_like(exists)
+    follows.reshape(-1)[1 : offsets.size] = np.diff(offsets) == ELEMENT_SIZE[spec.dtype]
+    pieces = _pieces(spec.width, unit_lanes(spec.unit, target))
+    columns = [exists[:, first] & follows[:, first + 1 : first + size].all(1) for first, size in pieces]
+    return np.stack(columns, axis=1)
 
 
 def _pieces(width: int, lanes: int) -> list[tuple[int, int]]:
@@ -132,9 +130,8 @@ class _PackWriter:
         self.element_bytes = ELEMENT_SIZE[spec.dtype]
         self.emitter = Emitter(target)
         self.elements = Elements(self.emitter, spec.unit, spec.dtype, spec.flip_sign)
-        # Without AVX512, LLVM makes a branch per element of a masked load, but for those that AVX2 has.
+        # Without AVX512, LLVM makes a branch per element of most masked loads.
         self.masked = target.has_avx512
-        self.masked_lines = self.masked or ("avx2" in target.features and self.element_bytes >= 4)
         self.meta = self.emitter.named_numbers(PACK_META)
 
     def text(self) -> str:
@@ -142,11 +139,11 @@ class _PackWriter:
         packed, operand = emitter.addresses(2)
         self.table = table = emitter.byte_offset(META, 8 * len(PACK_META))
         if self.spec.layout in ("scattered", "runs"):
-            self.k_offsets, second = (emitter.load_value("ptr", table, i) for i in range(2))
+            self.k_offsets, self.line_offsets = (emitter.load_value("ptr", table, i) for i in range(2))
             if self.spec.layout == "runs":
-                self.line_offsets, self.run_length = second, emitter.load_value("i64", table, 2)
+                self.run_length = emitter.load_value("i64", table, 2)
             else:
-                self.firsts, self.segments = second, emitter.load_value("ptr", table, 2)
+                self.neighbours = emitter.load_value("ptr", table, 2)
             table = emitter.byte_offset(table, 8 * 3)
         if self.spec.prologue is not None:
             self.scratch = emitter.assign("ptr", f"alloca [{_SCRATCH_BYTES} x i8], align 64")
@@ -164,7 +161,7 @@ class _PackWriter:
                 offset = emitter.load_value("i64", emitter.address(table, matrix, "int64"))
                 self.source = emitter.byte_offset(operand, offset)
                 if self.spec.layout == "scattered":
-                    self._copy_segments(emitter.op("urem", index, self.meta["panels"]))
+                    self._copy_scattered(emitter.op("urem", index, self.meta["panels"]), first)
                 elif self.spec.layout == "runs":
                     self._copy_runs(first)
                 else:
@@ -304,13 +301,11 @@ class _PackWriter:
         steps = emitter.op("udiv", self.run_length, count)
 
         def start(line: Value) -> Value:
-            offset = emitter.address(self.line_offsets, emitter.add(panel_line, line), "int64")
-            return emitter.byte_offset(self.source, emitter.load_value("i64", offset))
+            return self._scattered(self.source, self.line_offsets, emitter.add(panel_line, line))
 
         def transpose(sources: list[Value], first: Value) -> None:
             def run(k: Value, _: list[Value]) -> None:
-                offset = emitter.load_value("i64", emitter.address(self.k_offsets, k, "int64"))
-                moved = [emitter.byte_offset(source, offset) for source in sources]
+                moved = [self._scattered(source, self.k_offsets, k) for source in sources]
                 self._transpose(moved, first, emitter.op("udiv", k, count), self.run_length, steps)
 
             emitter.loop(0, self.meta["k"], self.run_length, (), run)
@@ -381,100 +376,56 @@ class _PackWriter:
         emitter.loop(0, stop, 1, (), copy_step)
         return stop
 
-    def _copy_segments(self, panel: Value) -> None:
-        """Copy the segments of a panel one after the other, by vectors whose other lanes stay as they are."""
-        emitter = self.emitter
+    def _scattered(self, start: Value, table: Value, number: Value) -> Value:
+        """Return an address plus an entry of a table of offsets."""
+        offset = self.emitter.load_value("i64", self.emitter.address(table, number, "int64"))
+        return self.emitter.byte_offset(start, offset)
 
-        def copy_segment(number: Value, _: list[Value]) -> None:
-            fields = emitter.byte_offset(self.segments, emitter.mul(number, 8 * len(Segment._fields)))
-            segment = Segment(*(emitter.load_value("i64", fields, i) for i in range(len(Segment._fields))))
-            source = emitter.byte_offset(self.source, segment.offset)
-            length = emitter.sub(segment.end, segment.begin)
+    def _copy_scattered(self, panel: Value, panel_line: Value) -> None:
+        """Copy the vectors of a panel whose lines are neighbours by vectors, and the others element by element."""
+        emitter, pieces = self.emitter, _pieces(self.spec.width, self.lanes)
+        for number, (first, size) in enumerate(pieces):
+            entry = emitter.address(self.neighbours, emitter.add(emitter.mul(panel, len(pieces)), number), "int8")
+            are_neighbours = emitter.compare("ne", emitter.load_value("i8", entry, align=1), 0)
+            copy = partial(self._copy_neighbours, emitter.add(panel_line, first), first, size)
+            emitter.branch(are_neighbours, copy, partial(self._copy_lines, panel_line, first, size))
 
-            def part() -> None:
-                if not (self.masked_lines and self.spec.line_elements):
-                    self._copy_lanes(source, segment)
-                    return
-                self._copy_vectors(source, segment.line, lambda lanes: self._within(segment, lanes))
-
-            if not self.spec.line_elements:
-                part()
-                return
-            whole = emitter.compare("eq", length, self.lanes)
-            emitter.branch(whole, lambda: self._copy_vectors(source, segment.line, None), part)
-
-        places = (emitter.address(self.firsts, emitter.add(panel, i), "int64") for i in (0, 1))
-        first, last = (emitter.load_value("i64", place) for place in places)
-        emitter.loop(first, last, 1, (), copy_segment)
-
-    def _within(self, segment: Segment, lanes: Sequence[int]) -> Value:
-        emitter = self.emitter
-        numbers = emitter.literals(lanes, "i8")
-        begin, end = (
-            emitter.shuffle(
-                emitter.assign(numbers.type, f"insertelement {numbers.type} poison, i8 {limit.name}, i64 0"),
-                [0] * len(lanes),
-            )
-            for limit in (emitter.convert("trunc", x, "i8") for x in (segment.begin, segment.end))
-        )
-        return emitter.op("and", emitter.compare("sge", numbers, begin), emitter.compare("slt", numbers, end))
-
-    def _copy_vectors(self, source: Value, line: Value, within: Callable[[Sequence[int]], Value] | None) -> None:
-        """Copy evenly spaced lines for all k; `within` is the mask of existing lanes of a loaded vector."""
-        emitter, lanes, count, stride = self.emitter, self.lanes, self.unit.count, self.spec.line_elements
-        # Vectors that are loaded: the first element of each, and the lanes that its elements are, -1 for none. The
-        # second one of two begins one element early and so ends with the last element that is wanted.
-        starts = [0] if stride == 1 else [0, lanes - 1]
-        places = [[start + i for i in range(lanes)] for start in starts]
-        numbers = [[place // stride if place % stride == 0 else -1 for place in each] for each in places]
-        masks = [within(each) if within else None for each in numbers]
-        order = [*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)]
-        mask = within(range(lanes)) if within else None
-
-        def load_row(k: Value) -> Value:
-            offset = emitter.load_value("i64", emitter.address(self.k_offsets, k, "int64"))
-            address = emitter.byte_offset(source, offset)
-            parts = [
-                self.elements.load(lanes, emitter.byte_offset(address, start * self.element_bytes), each)
-                for start, each in zip(starts, masks, strict=True)
-            ]
-            return parts[0] if stride == 1 else emitter.shuffle(parts[0], order, parts[1])
+    def _copy_neighbours(self, line: Value, first: int, size: int) -> None:
+        emitter, count = self.emitter, self.unit.count
+        source = self._scattered(self.source, self.line_offsets, line)
 
         def copy_step(step: Value, existing: int) -> None:
             k = emitter.mul(step, count)
-            rows = [load_row(emitter.add(k, i)) for i in range(existing)]
+            places = [self._scattered(source, self.k_offsets, emitter.add(k, i)) for i in range(existing)]
+            rows = [self.elements.load(size, place) for place in places]
             rows += [Value("zeroinitializer", rows[0].type)] * (count - existing)
-            units, address = self.elements.interleave(rows), self._unit_address(step, line)
-            if mask:
-                units = emitter.select(mask, units, emitter.load_value(units.type, address, align=self.unit.bytes))
-            self._store(units, address)
+            self._store(self.elements.interleave(rows), self._unit_address(step, first))
 
         stop = emitter.op("udiv", self.meta["k"], count)
         emitter.loop(0, stop, 1, (), lambda step, _: copy_step(step, count))
         if self.spec.rest:
             copy_step(stop, self.spec.rest)
 
-    def _copy_lanes(self, source: Value, segment: Segment) -> None:
+    def _copy_lines(self, panel_line: Value, first: int, size: int) -> None:
         emitter, count = self.emitter, self.unit.count
         k_end = emitter.mul(self.meta["steps"], count)
 
-        def copy_lane(lane: Value, _: list[Value]) -> None:
-            start = emitter.byte_offset(source, emitter.mul(lane, self.meta["line_stride"]))
+        def copy_line(line: Value, _: list[Value]) -> None:
+            start = self._scattered(self.source, self.line_offsets, emitter.add(panel_line, line))
 
             def store(k: Value, value: Value) -> None:
-                address = self._unit_address(emitter.op("udiv", k, count), emitter.add(segment.line, lane))
+                address = self._unit_address(emitter.op("udiv", k, count), line)
                 part = emitter.mul(emitter.op("urem", k, count), self.unit.bytes // count)
                 self._store(value, emitter.byte_offset(address, part))
 
             def copy_element(k: Value, _: list[Value]) -> None:
-                offset = emitter.load_value("i64", emitter.address(self.k_offsets, k, "int64"))
-                store(k, self.elements.load(1, emitter.byte_offset(start, offset)))
+                store(k, self.elements.load(1, self._scattered(start, self.k_offsets, k)))
 
             emitter.loop(0, self.meta["k"], 1, (), copy_element)
             zero = Value("zeroinitializer", self.unit.element)
             emitter.loop(self.meta["k"], k_end, 1, (), lambda k, _: store(k, zero))
 
-        emitter.loop(segment.begin, segment.end, 1, (), copy_lane)
+        emitter.loop(first, emitter.smaller(self.valid, first + size), 1, (), copy_line)
 
     def _readable_k(self) -> Value:
         """Return the number of k that can be read over the panel's full width without passing the end of the matrix.
