@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 
+from npu_tensor.config import config
 from npu_tensor.ops.expression import Program
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
@@ -18,10 +20,17 @@ from npu_tensor.runtime.cpu.target import CpuTarget, host_target
 # All of this processor, and as if it were an older one.
 LEVELS = ["", "avx2", "sse2"]
 
+AARCH64 = CpuTarget("aarch64-unknown-linux-gnu", "generic", frozenset({"neon", "fp-armv8"}))
+AVX512 = CpuTarget(
+    "x86_64-unknown-linux-gnu",
+    "skylake-avx512",
+    frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma", "f16c", "ssse3", "64bit"}),
+)
+
 # Stride along the lanes -> access.
 _ACCESS = {1: "contiguous", 0: "row"}
 
-_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
 @cache
@@ -30,8 +39,22 @@ def target(level: str) -> CpuTarget:
 
 
 @cache
-def _engine(level: str) -> Engine:
-    return Engine(target(level).create_target_machine(), level, None)
+def engine(level: str) -> Engine:
+    return Engine(target(level).create_target_machine(), level, config.cache_dir)
+
+
+def launch(level: str, text: str, slots: Sequence[Any], meta: Any, begin: int, end: int) -> None:
+    """Run some items of the kernel of a module. Slots are arrays, whose addresses it gets, and floats."""
+    bits = [np.array(slot).view(np.int64).item() if isinstance(slot, float) else slot.ctypes.data for slot in slots]
+    pointers = np.array(bits, np.int64)
+    KERNEL(engine(level).compile(text, "kernel")["kernel"])(pointers.ctypes.data, meta.ctypes.data, begin, end)
+
+
+def assembly(text: str, made_for: CpuTarget) -> str:
+    """Return the instructions of a module for another processor."""
+    module = llvm.parse_assembly(text)
+    module.verify()
+    return str(made_for.create_target_machine().emit_assembly(module))
 
 
 @cache
@@ -39,8 +62,8 @@ def _compiled(
     level: str, program: Program, operands: tuple[LoopOperand, ...], outer: int, options: tuple[Any, ...]
 ) -> Any:
     text = loop_kernel(LoopSpec(program, operands, outer, **dict(options)), target(level))
-    address = _engine(level).compile(text, "kernel")["kernel"]
-    function = _KERNEL(address)
+    address = engine(level).compile(text, "kernel")["kernel"]
+    function = KERNEL(address)
     function.address = address  # keeps the code
     return function
 

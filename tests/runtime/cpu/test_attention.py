@@ -1,18 +1,14 @@
 """The kernel of attention, for several instruction sets and through the public function, against PyTorch in float64."""
 
-import ctypes
 import math
-from functools import cache
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from kernel_harness import LEVELS, target
+from kernel_harness import AARCH64, AVX512, LEVELS, assembly, launch, target
 
 import npu_tensor as nt
 from npu_tensor import ops
-from npu_tensor.config import config
 from npu_tensor.nn import functional as F
 from npu_tensor.runtime.cpu.attention_kernel import (
     KEYS,
@@ -22,12 +18,10 @@ from npu_tensor.runtime.cpu.attention_kernel import (
     attention_module,
     gradient_module,
 )
-from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.target import CpuTarget
 
 torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
 
-KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 TOLERANCE = {"rtol": 1e-5, "atol": 2e-6}
 
 
@@ -46,11 +40,6 @@ def expected(query: Any, key: Any, value: Any, mask: Any = None, **options: Any)
 
 def kernels(tensor: nt.Tensor) -> set[str]:
     return {row.kernel for row in nt.explain(tensor)} - {"none"}  # Views have none.
-
-
-@cache
-def engine(level: str) -> Engine:
-    return Engine(target(level).create_target_machine(), level, config.cache_dir)
 
 
 def numbers(level: str, query: Any, key: Any, value: Any, mask: Any) -> dict[str, int]:
@@ -81,12 +70,8 @@ def run(module: Any, level: str, found: dict[str, int], mask: Any, is_causal: bo
     """Run a kernel. Slots are arrays or numbers."""
     shared = mask is not None and not any(mask.strides[:2])
     spec = AttentionSpec("" if mask is None else mask.dtype.name, shared, is_causal)
-    code = engine(level).compile(module(spec, target(level)), "kernel")
     meta = np.array([found[name] for name in NUMBERS], np.int64)
-    given = [*slots, *([] if mask is None else [mask])]
-    bits = [np.array(slot).view(np.int64).item() if isinstance(slot, float) else slot.ctypes.data for slot in given]
-    pointers = np.array(bits, np.int64)
-    KERNEL(code["kernel"])(pointers.ctypes.data, meta.ctypes.data, 0, items)
+    launch(level, module(spec, target(level)), [*slots, *([] if mask is None else [mask])], meta, 0, items)
 
 
 def mask_of(kind: str, heads: int, queries: int, keys: int) -> Any:
@@ -157,21 +142,11 @@ def test_levels_of_gradients(level: str, kind: str, features: tuple[int, int]) -
         np.testing.assert_allclose(ours.swapaxes(0, 1), right, rtol=1e-5, atol=1e-5)
 
 
-AARCH64 = CpuTarget("aarch64-unknown-linux-gnu", "generic", frozenset({"neon", "fp-armv8"}))
-AVX512 = CpuTarget(
-    "x86_64-unknown-linux-gnu",
-    "skylake-avx512",
-    frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma", "f16c", "64bit"}),
-)
-
-
 @pytest.mark.parametrize("made_for", [AARCH64, AVX512], ids=["aarch64", "avx512"])
 @pytest.mark.parametrize("mask", ["", "bool", "float32"])
 def test_code_for_other_processors(made_for: CpuTarget, mask: str) -> None:
     for made in (attention_module, gradient_module):
-        module = llvm.parse_assembly(made(AttentionSpec(mask, False, not mask), made_for))
-        module.verify()
-        assert made_for.create_target_machine().emit_object(module)
+        assert assembly(made(AttentionSpec(mask, False, not mask), made_for), made_for)
 
 
 @pytest.mark.parametrize("features", [1, 4, 32, 64, 80, 96, 100, 128])

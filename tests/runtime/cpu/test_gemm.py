@@ -13,7 +13,7 @@ import mmap
 import sys
 from collections.abc import Sequence
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -106,6 +106,16 @@ def dtype_name(array: np.ndarray) -> str:
     return array.dtype.name
 
 
+def described(operand: np.ndarray | float) -> Matrix:
+    if isinstance(operand, np.ndarray):
+        return Matrix(dtype_name(operand), element_strides(operand))
+    return Matrix("float64")
+
+
+def addresses(operands: Sequence[Any]) -> list[Any]:
+    return [x.ctypes.data if isinstance(x, np.ndarray) else x for x in operands]
+
+
 @pytest.fixture(autouse=True)
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products that may read their operands where they are do so, or none does."""
@@ -120,15 +130,15 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 in_every_form = pytest.mark.parametrize("form", ["direct", "streamed", "packed"], indirect=True)
 
-Sources = Sequence[int | float]
 
-
-def compute(product: Gemm, pool: Pool, outputs: Sequence[int], a: Sources, b: Sources, *operands: int | float) -> None:
+def compute(
+    product: Gemm, pool: Pool, outputs: Sequence[int], a: list[Any], b: list[Any], *operands: int | float
+) -> None:
     """Run a product of operands at addresses."""
     packings = product.packings[: 1 if product.strips else 2]
     buffers = [packing.run(pool.launch, Scratch, of) for packing, of in zip(packings, (a, b), strict=False)]
-    addresses = [[buffer.address] for buffer in buffers]
-    a, b = [*addresses, a, b][:2] if not product.strips else (*addresses, b)
+    packed = [[buffer.address] for buffer in buffers]
+    a, b = [*packed, a, b][:2] if not product.strips else (*packed, b)
     product(pool.launch, outputs, a, b, *operands)
 
 
@@ -147,32 +157,24 @@ def multiply(
     memory = [np.full((*batch, m, n + 5), 77, numpy_dtype(dtype)) for dtype in outputs]
     results = [array[..., :n] for array in memory]
 
-    def describe(array: np.ndarray | float) -> Matrix:
-        if isinstance(array, np.ndarray):
-            return Matrix(dtype_name(array), element_strides(array))
-        return Matrix("float64")
-
     new = partial(
         Gemm,
         engine,
         target,
         blocking or usual(dtype_name(a), dtype_name(b), target),
         (m, n, k),
-        a=describe(a),
-        b=describe(b),
-        outputs=[describe(result) for result in results],
+        a=described(a),
+        b=described(b),
+        outputs=[described(result) for result in results],
         epilogue=epilogue,
-        operands=[describe(operand) for operand in operands],
+        operands=[described(operand) for operand in operands],
         batch=batch,
     )
-    products = [new(strips=True), new(strips=False)]
-    arguments = [x.ctypes.data if isinstance(x, np.ndarray) else x for x in operands]
-    addresses = [result.ctypes.data for result in results]
     first: list[np.ndarray] = []
-    for product in products:
+    for product in (new(strips=True), new(strips=False)):
         for array in memory:
             array.fill(77)
-        compute(product, pool, addresses, [a.ctypes.data], [b.ctypes.data], *arguments)
+        compute(product, pool, addresses(results), addresses([a]), addresses([b]), *addresses(operands))
         for array in memory:
             assert (array[..., n:] == 77).all(), "written past the end of a row"
         for result, other in zip(results, first, strict=False):
@@ -371,19 +373,10 @@ def multiply_computed(
     (*batch, m, k) = first.shape
     result = np.full((*batch, m, n), 77, np.float32)
 
-    def describe(matrices: Sequence[np.ndarray | float]) -> Computed:
-        operands = (
-            Matrix(dtype_name(x), element_strides(x)) if isinstance(x, np.ndarray) else Matrix("float64")
-            for x in matrices
-        )
-        return Computed(dtype, program, tuple(operands))
-
-    a, b = (describe(matrices) for matrices in inputs)
-    out = Matrix("float32", element_strides(result))
-    blocking = usual(dtype, dtype, target)
+    a, b = (Computed(dtype, program, tuple(map(described, matrices))) for matrices in inputs)
+    blocking, out = usual(dtype, dtype, target), described(result)
     product = Gemm(engine, target, blocking, (m, n, k), a=a, b=b, outputs=[out], batch=tuple(batch))
-    arguments = [[x.ctypes.data if isinstance(x, np.ndarray) else x for x in matrices] for matrices in inputs]
-    compute(product, pool, [result.ctypes.data], *arguments)
+    compute(product, pool, addresses([result]), *map(addresses, inputs))
     return result
 
 
@@ -580,20 +573,18 @@ def test_windows_are_read_where_they_are(
     (m, k), n = a.shape, b.shape[1]
     exact = dtype.startswith("int")
     result = np.full((m, n + 5), 77, numpy_dtype("int32" if exact else "float64" if dtype == "float64" else "float32"))
-    matrix = Matrix(dtype, element_strides(other))
     product = Gemm(
         engine,
         target,
         usual(dtype, dtype, target),
         (m, n, k),
-        a=matrix if which else scattered,
-        b=scattered if which else matrix,
-        outputs=[Matrix(dtype_name(result), (n + 5, 1))],
+        a=described(other) if which else scattered,
+        b=scattered if which else described(other),
+        outputs=[described(result)],
         threads=2,
         strips=strips,
     )
-    addresses = [(other if which else image).ctypes.data], [(image if which else other).ctypes.data]
-    compute(product, pool, [result.ctypes.data], *addresses)
+    compute(product, pool, addresses([result]), *map(addresses, [[other], [image]] if which else [[image], [other]]))
     if exact:
         with np.errstate(over="ignore"):
             np.testing.assert_array_equal(result[:, :n], (a.astype(np.int64) @ b.astype(np.int64)).astype(np.int32))
@@ -607,30 +598,10 @@ def test_output_may_be_the_memory_of_an_operand_of_the_epilogue() -> None:
     target, engine, pool = machine("")
     rng = np.random.default_rng(12)
     a, b, c = (random_matrix(rng, (90, 90), "float32") for _ in range(3))
-    square = Matrix("float32", (90, 1))
-    builder = ProgramBuilder()
+    builder, square, shape = ProgramBuilder(), described(a), (90, 90, 90)
     program = builder.program([builder.load(0, "float32") - builder.load(1, "float32")])
-    blocking = usual("float32", "float32", target)
-    product = Gemm(
-        engine,
-        target,
-        blocking,
-        (90, 90, 90),
-        a=square,
-        b=square,
-        outputs=[square],
-        epilogue=program,
-        operands=[square],
-    )
+    more = {"outputs": [square], "epilogue": program, "operands": [square]}
+    product = Gemm(engine, target, usual("float32", "float32", target), shape, a=square, b=square, **more)
     result = c.copy()
-    places = a.ctypes.data, b.ctypes.data, result.ctypes.data
-    compute(product, pool, [places[2]], [places[0]], [places[1]], places[2])
+    compute(product, pool, addresses([result]), addresses([a]), addresses([b]), *addresses([result]))
     np.testing.assert_allclose(result, a.astype(np.float64) @ b - c, rtol=1e-5, atol=1e-4)
-
-
-def test_rows_of_tiles_are_few_in_vain() -> None:
-    assert [gemm.tile_rows(m, 6) for m in (1, 6, 7, 13, 49, 64, 196)] == [4, 6, 4, 5, 5, 4, 6]
-    for m, most in itertools.product(range(1, 300), (4, 6, 14)):
-        rows = gemm.tile_rows(m, most)
-        assert gemm.LEAST_ROWS <= rows <= most
-        assert -(-m // rows) * rows - m < most

@@ -1,18 +1,14 @@
 """Products with quantized weights, as compiled for several instruction sets, against float64."""
 
-import ctypes
-from functools import cache
+from dataclasses import replace
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from kernel_harness import target
+from kernel_harness import AARCH64, AVX512, assembly, launch, target
 
-from npu_tensor.config import config
 from npu_tensor.dtypes import QUANTIZED, DType
 from npu_tensor.ops.quantized import dequantize
-from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.quantized_product import (
     QuantizedSpec,
     RoundedRow,
@@ -23,7 +19,6 @@ from npu_tensor.runtime.cpu.quantized_product import (
 from npu_tensor.runtime.cpu.target import CpuTarget
 
 ROWS, FEATURES = 5, 512
-KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 each_type = pytest.mark.parametrize("dtype", QUANTIZED, ids=lambda dtype: dtype.name)
 
 
@@ -39,17 +34,6 @@ def weights_of(dtype: DType) -> Any:
     return blocks
 
 
-@cache
-def engine(level: str) -> Engine:
-    return Engine(target(level).create_target_machine(), level, config.cache_dir)  # used again and again
-
-
-def launch(level: str, text: str, pointers: list[Any], meta: Any, items: int) -> None:
-    code = engine(level).compile(text, "kernel")
-    slots = (ctypes.c_void_p * len(pointers))(*(array.ctypes.data for array in pointers))
-    KERNEL(code["kernel"])(ctypes.addressof(slots), meta.ctypes.data, 0, items)
-
-
 @each_type
 @pytest.mark.parametrize("level", ["", "sse4", "sse2"])
 def test_levels(dtype: DType, level: str) -> None:
@@ -63,7 +47,7 @@ def test_levels(dtype: DType, level: str) -> None:
         meta = product_meta(dtype, exact, ROWS, FEATURES, len(x))
         if not exact:
             source = np.zeros((len(x), row.nbytes), np.uint8)
-            launch(level, round_module(dtype.block, made_for), [source, x], meta, len(x))
+            launch(level, round_module(dtype.block, made_for), [source, x], meta, 0, len(x))
             codes, scales = source[:, :FEATURES].view(np.int8), source[:, row.scales : row.sums].view(np.float32)
             read = np.repeat(scales, 32, axis=1) * codes
             largest = np.abs(x.reshape(len(x), -1, dtype.block)).max(axis=-1)
@@ -71,19 +55,14 @@ def test_levels(dtype: DType, level: str) -> None:
             assert np.all(np.abs(read - x) <= np.repeat(largest, dtype.block, axis=1) * (0.502 / 127 + 2**-11))
         spec = QuantizedSpec(dtype.name, exact, tokens)
         out = np.full((len(x), ROWS), np.nan, np.float32)
-        launch(level, product_module(spec, made_for), [out, blocks, source], meta, -(-ROWS // spec.rows))
+        launch(level, product_module(spec, made_for), [out, blocks, source], meta, 0, -(-ROWS // spec.rows))
         terms = read.astype(np.float64)
         atol = 2e-5 * (np.abs(terms) @ np.abs(numbers.T)).max()
         np.testing.assert_allclose(out, terms @ numbers.T, rtol=0, atol=atol)
 
 
-AARCH64 = CpuTarget("aarch64-unknown-linux-gnu", "generic", frozenset({"neon", "fp-armv8"}))
-DOTPROD = CpuTarget("aarch64-unknown-linux-gnu", "generic", frozenset({"neon", "fp-armv8", "dotprod"}))
-VNNI = CpuTarget(
-    "x86_64-unknown-linux-gnu",
-    "cascadelake",
-    frozenset({"avx2", "fma", "f16c", "ssse3", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"}),
-)
+DOTPROD = replace(AARCH64, features=AARCH64.features | {"dotprod"})
+VNNI = replace(AVX512, cpu="cascadelake", features=AVX512.features | {"avx512vnni"})
 
 
 @each_type
@@ -93,8 +72,6 @@ VNNI = CpuTarget(
     ids=["aarch64", "dotprod", "vnni"],
 )
 def test_other_processors_get_their_instructions(dtype: DType, made_for: CpuTarget, instruction: str) -> None:
-    module = llvm.parse_assembly(product_module(QuantizedSpec(dtype.name, False, 1), made_for))
-    module.verify()
-    text = made_for.create_target_machine().emit_assembly(module)
+    text = assembly(product_module(QuantizedSpec(dtype.name, False, 1), made_for), made_for)
     assert instruction in text
     assert "@plt" not in text

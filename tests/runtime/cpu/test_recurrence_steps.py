@@ -1,24 +1,19 @@
 """Recurrences and their gradients: kernels of several instruction sets against float64, layers against PyTorch."""
 
 import ctypes
-from functools import cache
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 import pytest
 import torch
-from kernel_harness import LEVELS, target
+from kernel_harness import AARCH64, KERNEL, LEVELS, assembly, launch, target
 from numpy.typing import NDArray
 
 import npu_tensor as nt
 from npu_tensor import nn, ops
 from npu_tensor.config import config
-from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.recurrence_steps import GATES, RecurrenceSpec, division, recurrence_meta, recurrence_module
-from npu_tensor.runtime.cpu.target import CpuTarget
 
-KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 POOL = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 2)
 
 
@@ -27,11 +22,6 @@ def one_by_one(kernel: int, slots: int, meta: int, n: int, grain: int) -> None:
     """Run pieces in the opposite order, as threads may."""
     for begin in reversed(range(0, n, grain)):
         KERNEL(kernel)(slots, meta, begin, min(begin + grain, n))
-
-
-@cache
-def engine(level: str) -> Engine:
-    return Engine(target(level).create_target_machine(), level, None)
 
 
 def packed(weight: Any, matrices: int, lanes: int) -> NDArray[np.float32]:
@@ -51,11 +41,9 @@ def launched(level: str, spec: RecurrenceSpec, shape: Any, reverse: bool, weight
     nbytes = panels[0, 0].nbytes
     meta = recurrence_meta(shape, reverse, spec, lanes, panel_bytes=nbytes, parallel_for=address, grain=2)
     result = np.full(size + 2, 7, np.float32)
-    slots = np.array([result.ctypes.data + 4, panels.ctypes.data, *(each.ctypes.data for each in arrays)], np.int64)
-    code = engine(level).compile(recurrence_module(spec, target(level)), "kernel")
-    tiles = -(-batch // spec.rows)
-    for begin in range(tiles):
-        KERNEL(code["kernel"])(slots.ctypes.data, meta.ctypes.data, begin, begin + 1)
+    text = recurrence_module(spec, target(level))
+    for begin in range(-(-batch // spec.rows)):
+        launch(level, text, [result[1:], panels, *arrays], meta, begin, begin + 1)
     assert result[0] == result[-1] == 7
     return result[1:-1]
 
@@ -93,15 +81,10 @@ def test_levels(cell: str, level: str) -> None:
         np.testing.assert_allclose(result, exact, rtol=2e-5, atol=2e-5 * abs(exact).max())
 
 
-AARCH64 = CpuTarget("aarch64-unknown-linux-gnu", "generic", frozenset({"neon", "fp-armv8"}))
-
-
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("cell", GATES)
 def test_aarch64(cell: str, backward: bool) -> None:
-    module = llvm.parse_assembly(recurrence_module(RecurrenceSpec(cell, backward, False, 2, 2, True), AARCH64))
-    module.verify()
-    assert "fmla" in AARCH64.create_target_machine().emit_assembly(module)
+    assert "fmla" in assembly(recurrence_module(RecurrenceSpec(cell, backward, False, 2, 2, True), AARCH64), AARCH64)
 
 
 def test_division() -> None:
