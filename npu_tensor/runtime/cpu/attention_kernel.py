@@ -66,28 +66,13 @@ class AttentionSpec(NamedTuple):
     is_causal: bool
 
 
-class _Panel(NamedTuple):
-    """Scratch memory of a panel, row-major with one column per row of queries, and what is known of each row.
-
-    Attributes:
-        queries: Scaled queries.
-        sources: Addresses of the queries.
-        targets: Addresses of the results.
-        tokens: Positions of the queries.
-        masks: Addresses of the rows of the mask, if they differ.
-    """
-
-    queries: Value
-    sources: Value
-    targets: Value
-    tokens: Value
-    masks: Value
-
-
 class _PanelWriter:
     """Writes the parts that the kernels of attention and of its gradient share.
 
     pointers: result, query, key, value, scale, and the mask at `mask_slot`. meta: `NUMBERS`.
+
+    Scratch memory has the scaled queries, row-major with one column per row of the panel, and of each row the addresses
+    of its query and its result, the position of its query, and the address of its row of the mask.
     """
 
     def __init__(self, spec: AttentionSpec, target: CpuTarget, mask_slot: int) -> None:
@@ -101,9 +86,9 @@ class _PanelWriter:
         self.mask = e.load_value("ptr", POINTERS, mask_slot) if spec.mask else None
         self.meta = e.named_numbers(NUMBERS)
 
-        self.panel = _Panel(
-            self.transposed_panel(self.meta["features"]),
-            *(self.scratch(element, self.rows) for element in ("ptr", "ptr", "i32", "ptr")),
+        self.queries = self.transposed_panel(self.meta["features"])
+        self.sources, self.targets, self.tokens, self.masks = (
+            self.scratch(element, self.rows) for element in ("ptr", "ptr", "i32", "ptr")
         )
 
     def scratch(self, element: str, count: Value | int) -> Value:
@@ -120,13 +105,21 @@ class _PanelWriter:
         e, meta, base = self.e, self.meta, self.key if name == "key" else self.value
         return e.byte_offset(base, e.add(e.mul(batch, meta[f"{name}_batch"]), e.mul(group, meta[f"{name}_head"])))
 
+    def module(self) -> str:
+        """Return the module."""
+        return self.e.kernel_of_items(lambda item, _: self.write_item(item))
+
+    def write_item(self, item: Value) -> None:
+        """Write the body of the kernel."""
+        raise NotImplementedError
+
     def place_row(self, lane: Value, place: Value) -> None:
         """Store what is known of a row, from its place in (batch, queries, heads)."""
         raise NotImplementedError
 
     def place_rows(self, batch: Value, group: Value, first: Value) -> Value:
         """Store what is known of each row, and return the last position. Rows past the end repeat the last one."""
-        e, meta, panel = self.e, self.meta, self.panel
+        e, meta = self.e, self.meta
         heads, last_row = e.mul(meta["groups"], meta["group"]), e.sub(meta["rows"], 1)
 
         def place(lane: Value, last: list[Value]) -> list[Value]:
@@ -138,14 +131,14 @@ class _PanelWriter:
             for axis, index in axes:
                 source = e.byte_offset(source, e.mul(index, meta[f"query_{axis}"]))
             place = e.add(e.mul(e.add(e.mul(batch, meta["queries"]), token), heads), head)
-            e.store_value(source, e.address(panel.sources, lane, "int64"))
+            e.store_value(source, e.address(self.sources, lane, "int64"))
             self.place_row(lane, place)
             if self.spec.is_causal:
-                e.store_value(e.convert("trunc", token, "i32"), e.address(panel.tokens, lane, "int32"))
+                e.store_value(e.convert("trunc", token, "i32"), e.address(self.tokens, lane, "int32"))
             if self.mask is not None and not self.spec.shared:
                 offset = e.add(e.mul(head, meta["mask_head"]), e.mul(token, meta["mask_query"]))
                 mask = e.address(self.mask, e.add(e.mul(batch, meta["mask_batch"]), offset), self.spec.mask)
-                e.store_value(mask, e.address(panel.masks, lane, "int64"))
+                e.store_value(mask, e.address(self.masks, lane, "int64"))
             return [e.larger(last[0], token)]
 
         return e.loop(0, self.rows, 1, [e.constant(0, "i64")], place)[0]
@@ -169,7 +162,7 @@ class _PanelWriter:
         for part, factor in enumerate(factors):
             columns = [e.load("float32", self.place(panel, e.add(first, row), part)) for row in range(e.lanes)]
             for lane, row in enumerate(e.transpose([e.mul(column, factor) for column in columns])):
-                target = e.load_value("ptr", self.panel.targets, part * e.lanes + lane)
+                target = e.load_value("ptr", self.targets, part * e.lanes + lane)
                 e.store("float32", row, e.address(target, first, "float32"), lanes)
 
     def place(self, matrix: Value, row: Value, part: int) -> Value:
@@ -210,17 +203,13 @@ class _PanelWriter:
         b = Operand(VECTORS, panel, 4 * self.rows if pitch is None else pitch, vectors)
         return emit_products(e, UNITS["float32"], a, b, steps, totals)
 
-    def lines(self, first: Value, count: Value) -> list[Value]:
-        """Return the rows of a tile."""
-        return self.e.up_to(first, self.tile, count)
-
     def multiply_keys(self, name: str, keys: Value, count: Value, panel: Value, features: Value, scores: Value) -> None:
         """Write the products of keys or values with the rows of a panel."""
         e, meta = self.e, self.meta
         zeros = [e.constant(0.0, e.vector("float"))] * (self.tile * VECTORS)
 
         def write_tile(first: Value, _: list[Value]) -> None:
-            lines = self.lines(first, count)
+            lines = e.up_to(first, self.tile, count)
             offsets = [e.mul(line, meta[f"{name}_token"]) for line in lines]
             totals = self.multiply(keys, meta[f"{name}_feature"], offsets, panel, features, zeros)
             for number, line in enumerate(lines):
@@ -277,7 +266,7 @@ class _PanelWriter:
             result = [e.select(own, score, -math.inf) if is_bool else e.add(score, own) for score in result]
         if self.spec.is_causal:
             number = e.splat(e.convert("trunc", key, "i32"))
-            tokens = [e.load_value(e.vector("i32"), self.panel.tokens, part) for part in range(VECTORS)]
+            tokens = [e.load_value(e.vector("i32"), self.tokens, part) for part in range(VECTORS)]
             result = [
                 e.select(e.compare("sle", number, t), each, -math.inf) for t, each in zip(tokens, result, strict=True)
             ]
@@ -289,7 +278,7 @@ class _PanelWriter:
         for part in range(VECTORS):
             rows = []
             for lane in range(e.lanes):
-                row = e.load_value("ptr", self.panel.masks, part * e.lanes + lane)
+                row = e.load_value("ptr", self.masks, part * e.lanes + lane)
                 own = e.load(dtype, e.address(row, key, dtype), lanes)
                 rows.append(e.convert("sext", own, "i32") if dtype == "bool" else own)
             for offset, own in enumerate(e.transpose(rows)):
@@ -313,7 +302,7 @@ class _PanelWriter:
         e, meta = self.e, self.meta
 
         def write_tile(first: Value, _: list[Value]) -> None:
-            lines = self.lines(first, features)
+            lines = e.up_to(first, self.tile, features)
             offsets = [e.mul(line, meta[f"{name}_feature"]) for line in lines]
             before = []
             for line in lines:
@@ -338,12 +327,8 @@ class _Writer(_PanelWriter):
         self.scores = self.scratch("float", KEYS * self.rows)
         self.results = self.transposed_panel(self.meta["value_features"])
 
-    def module(self) -> str:
-        """Return the module."""
-        return self.e.kernel_of_items(lambda item, _: self.write_item(item))
-
     def write_item(self, item: Value) -> None:
-        e, meta, panel, scores = self.e, self.meta, self.panel, self.scores
+        e, meta, scores = self.e, self.meta, self.scores
         number, outer = e.op("urem", item, meta["panels"]), e.op("udiv", item, meta["panels"])
         group, batch = e.op("urem", outer, meta["groups"]), e.op("udiv", outer, meta["groups"])
         last = self.place_rows(batch, group, e.mul(number, self.rows))
@@ -356,7 +341,7 @@ class _Writer(_PanelWriter):
 
         def add_block(first: Value, count: Value, carried: list[Value]) -> list[Value]:
             keys = e.byte_offset(key, e.mul(first, meta["key_token"]))
-            self.multiply_keys("key", keys, count, panel.queries, meta["features"], scores)
+            self.multiply_keys("key", keys, count, self.queries, meta["features"], scores)
             largest, sums = carried[:VECTORS], carried[VECTORS:]
             after = self.mask_block(batch, first, count, scores, largest)
             bases, exp = self.bases(after), FUNCTIONS["exp"]
@@ -379,14 +364,14 @@ class _Writer(_PanelWriter):
     def place_row(self, lane: Value, place: Value) -> None:
         e = self.e
         target = e.address(self.result, e.mul(place, self.meta["value_features"]), "float32")
-        e.store_value(target, e.address(self.panel.targets, lane, "int64"))
+        e.store_value(target, e.address(self.targets, lane, "int64"))
 
     def pack_queries(self, first: Value, lanes: Value | None) -> None:
         e = self.e
         for part in range(VECTORS):
-            rows = self.load_rows(self.panel.sources, part, first, lanes)
+            rows = self.load_rows(self.sources, part, first, lanes)
             for number, column in enumerate(e.transpose(rows)):
-                place = self.place(self.panel.queries, e.add(first, number), part)
+                place = self.place(self.queries, e.add(first, number), part)
                 e.store("float32", e.mul(column, self.scale), place)
 
     def is_seen(self, first: Value, count: Value) -> Value:
@@ -395,7 +380,7 @@ class _Writer(_PanelWriter):
 
         def look(number: Value, found: list[Value], lanes: Value | None) -> list[Value]:
             for lane in range(self.rows):
-                row = e.load_value("ptr", self.panel.masks, lane)
+                row = e.load_value("ptr", self.masks, lane)
                 address = e.address(row, e.add(first, number), "bool")
                 found = [e.op("or", found[0], e.load_raw("bool", address, lanes))]
             return found
@@ -432,10 +417,6 @@ class _GradientWriter(_PanelWriter):
         self.query_rows, self.gradient_rows = (
             self.scratch("float", e.mul(e.add(pitch, e.lanes), self.rows)) for pitch in self.pitches
         )
-
-    def module(self) -> str:
-        """Return the module."""
-        return self.e.kernel_of_items(lambda item, _: self.write_item(item))
 
     def write_item(self, item: Value) -> None:
         e, meta = self.e, self.meta
@@ -478,7 +459,7 @@ class _GradientWriter(_PanelWriter):
         weights: Value,
         changes: Sequence[Value],
     ) -> None:
-        e, meta, panel = self.e, self.meta, self.panel
+        e, meta = self.e, self.meta
         features, value_features = meta["features"], meta["value_features"]
         first_row = e.mul(number, self.rows)
         last = self.place_rows(batch, group, first_row)
@@ -486,7 +467,7 @@ class _GradientWriter(_PanelWriter):
         self.by_vectors(
             features,
             lambda first, lanes: self.pack(
-                panel.sources, first, lanes, rows, panel.queries, self.query_rows, self.pitches[0], self.scale
+                self.sources, first, lanes, rows, self.queries, self.query_rows, self.pitches[0], self.scale
             ),
         )
         self.by_vectors(
@@ -505,7 +486,7 @@ class _GradientWriter(_PanelWriter):
         def score(first: Value, largest: list[Value]) -> list[Value]:
             count = e.smaller(e.sub(end, first), KEYS)
             keys = e.byte_offset(key, e.mul(first, meta["key_token"]))
-            self.multiply_keys("key", keys, count, panel.queries, features, at(weights, first))
+            self.multiply_keys("key", keys, count, self.queries, features, at(weights, first))
             return self.mask_block(batch, first, count, at(weights, first), largest)
 
         largest = e.loop(0, end, KEYS, [e.constant(-math.inf, zero.type)] * VECTORS, score)
@@ -537,7 +518,7 @@ class _GradientWriter(_PanelWriter):
     def place_row(self, lane: Value, place: Value) -> None:
         e, meta = self.e, self.meta
         target = e.address(self.result, e.mul(place, meta["features"]), "float32")
-        e.store_value(target, e.address(self.panel.targets, lane, "int64"))
+        e.store_value(target, e.address(self.targets, lane, "int64"))
         gradient = e.address(self.gradient, e.mul(place, meta["value_features"]), "float32")
         e.store_value(gradient, e.address(self.gradients, lane, "int64"))
         shift = e.load_value("float", e.address(self.deltas, place, "float32"), align=4)
@@ -584,7 +565,7 @@ class _GradientWriter(_PanelWriter):
 
         def write_columns(column: Value, masks: Sequence[Value | None]) -> None:
             def write_tile(number: Value, _: list[Value]) -> None:
-                lines = self.lines(number, count)
+                lines = e.up_to(number, self.tile, count)
                 targets = [
                     e.address(row, e.add(column, part * e.lanes), "float32")
                     for row in (self.changed_row(changes, e.add(first, line), name) for line in lines)
