@@ -341,39 +341,6 @@ def _depthwise(emitter: Emitter, tile: TileSpec, meta: Mapping[str, Value], plac
     return emitter.branch(emitter.compare("sge", left, lanes), lambda: sums(None), edge)
 
 
-def _runs_inside(
-    emitter: Emitter, image: Value, table: Value, others: Value, rows: Sequence[Value]
-) -> Callable[[Value], list[Value]]:
-    """Return the function from the number of a run to its address in each row, of windows inside the image."""
-
-    def entry(array: Value, number: Value) -> Value:
-        return emitter.load_value("i64", emitter.byte_offset(array, emitter.mul(number, 8)))
-
-    firsts = [emitter.byte_offset(image, entry(table, row)) for row in rows]
-
-    def runs_at(run: Value) -> list[Value]:
-        offset = entry(others, run)
-        return [emitter.byte_offset(first, offset) for first in firsts]
-
-    return runs_at
-
-
-def _runs_with_padding(
-    emitter: Emitter, image: Value, table: Value, others: Value, lines: Sequence[Value]
-) -> Callable[[Value], list[Value]]:
-    """Return the function from the number of a run to its address in each row; runs outside the image are zeros.
-
-    Lines are the numbers of the first entries of the rows in the table.
-    """
-
-    def run_of(line: Value, run: Value) -> Value:
-        at = emitter.byte_offset(table, emitter.mul(emitter.add(line, run), 4))
-        offset = emitter.convert("sext", emitter.load_value("i32", at, align=4), "i64")
-        return emitter.select(emitter.compare("sge", offset, 0), emitter.byte_offset(image, offset), others)
-
-    return lambda run: [run_of(line, run) for line in lines]
-
-
 _FORMS: Final[Mapping[Form, Callable[[Emitter, TileSpec, Mapping[str, Value], _Place], list[Value]]]] = {
     "packed": _packed,
     "outer": _outer,
@@ -514,16 +481,33 @@ class _MultiplyWriter:
             compute_part(emitter.constant(0, "i64"), steps)
 
     def _runs(self, image: Value, first_row: Value, first_line: Value) -> Callable[[Value], list[Value]]:
-        """Return the function from the number of a run to its addresses in the rows of a tile."""
+        """Return the function from the number of a run to its addresses in the rows of a tile.
+
+        Runs outside the image are zeros.
+        """
         emitter, tile, meta = self.emitter, self.shape, self.meta
         table, others = (
             emitter.assign("ptr", f"inttoptr i64 {meta[name].name} to ptr") for name in ("table", "others")
         )
         numbers = [emitter.add(row, first_line) for row in emitter.up_to(first_row, tile.rows, meta["m"])]
+
+        def entry(array: Value, number: Value) -> Value:
+            return emitter.load_value("i64", emitter.byte_offset(array, emitter.mul(number, 8)))
+
+        def inside(run: Value) -> list[Value]:
+            offset = entry(others, run)
+            return [emitter.byte_offset(first, offset) for first in firsts]
+
+        def of_line(line: Value, run: Value) -> Value:
+            at = emitter.byte_offset(table, emitter.mul(emitter.add(line, run), 4))
+            offset = emitter.convert("sext", emitter.load_value("i32", at, align=4), "i64")
+            return emitter.select(emitter.compare("sge", offset, 0), emitter.byte_offset(image, offset), others)
+
         if tile.is_inside:
-            return _runs_inside(emitter, image, table, others, numbers)
+            firsts = [emitter.byte_offset(image, entry(table, number)) for number in numbers]
+            return inside
         lines = [emitter.mul(number, meta["runs"]) for number in numbers]
-        return _runs_with_padding(emitter, image, table, others, lines)
+        return lambda run: [of_line(line, run) for line in lines]
 
     def _addresses(self, runs_at: Callable[[Value], list[Value]]) -> Value:
         """Store the addresses that `Line.readers` needs for each line of a depthwise kernel, for all channels."""
