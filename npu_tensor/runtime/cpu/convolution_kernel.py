@@ -19,7 +19,7 @@ from npu_tensor.runtime.cpu.kernels import CpuKernel, bind_packing, bind_product
 from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
-from npu_tensor.runtime.cpu.windows import Places, Windows
+from npu_tensor.runtime.cpu.windows import Places, Windows, places_met
 from npu_tensor.runtime.cpu.winograd import bind_winograd, suits_winograd
 from npu_tensor.task import Cost, Input, Output, Refusal, Task, TensorInput
 
@@ -145,34 +145,22 @@ class ConvolutionKernel(CpuKernel):
 
         Images of one place are the rows of a matrix.
         """
-        attributes = self.task.attributes
+        attributes, strides = self.task.attributes, image.layout.strides
         outputs, channels, *kernel = weight.layout.shape
         per_output, per_channel, *per_place = weight.layout.strides
         has_one_place = {*image.layout.shape[1:-1], *kernel} == {1} and not any(map(any, attributes["padding"]))
         if groups == 1 and has_one_place:
             return self._matrix(image, 1), Matrix(weight.dtype.name, (0, 0, per_channel, per_output)), channels
-        batch, *extents, (_, plane) = zip(image.layout.shape, image.layout.strides, strict=True)
-        places = tuple(
-            Places(extent, distance, count, size, step, gap, -before)
-            for (extent, distance), count, size, step, gap, (before, _) in zip(
-                extents,
-                self.task.shape[1:-1],
-                kernel,
-                attributes["stride"],
-                attributes["dilation"],
-                attributes["padding"],
-                strict=True,
-            )
-        )
+        places = places_met(image.layout, self.task.shape[1:-1], kernel, attributes)
         own = outputs // groups
         rows = Layout((*kernel, channels), (*per_place, per_channel))
         if self._has_planes(image):
-            places = Places(channels, plane, 1, channels, 1, 1, 0), *places
+            places.insert(0, Places(channels, strides[-1], 1, channels, 1, 1, 0))
             rows, channels = Layout((channels, *kernel), (per_channel, *per_place)), 1
-        a = Windows(image.dtype.name, (batch[1], channels), (0, 0), channels, places, self.depthwise)
+        a = Windows(image.dtype.name, (strides[0], channels), (0, 0), channels, tuple(places), self.depthwise)
         b = Scattered(
             weight.dtype.name,
-            (Layout((batch[0],), (0,)), Layout((groups,), (own * per_output,))),
+            (Layout((image.layout.shape[0],), (0,)), Layout((groups,), (own * per_output,))),
             rows,
             Layout((own,), (per_output,)),
         )

@@ -23,7 +23,7 @@ from npu_tensor.runtime.cpu.loop_parts import LoopParts, place_of
 from npu_tensor.runtime.cpu.processor import Processor
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import Value
-from npu_tensor.runtime.cpu.windows import Places, strided_offsets, window_offsets
+from npu_tensor.runtime.cpu.windows import places_met, strided_offsets, window_offsets
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Task, TensorInput
 
@@ -182,20 +182,12 @@ def bind_depthwise_gradient(owner: Processor, task: Task) -> BoundLoops:
     spec = _spec(dtype.name, channels, kernel[-1], owner.target)
     width = spec.lanes * spec.vectors
     images, *counts, _ = gradient.layout.shape
-    attributes = task.attributes
-    extents, distances = image.layout.shape[1:-1], image.layout.strides[1:-1]
-    befores = [before for before, _ in attributes["padding"]]
-    *places, last = (
-        Places(extent, distance, count, size_of, step, gap, -before)
-        for extent, distance, count, size_of, step, gap, before in zip(
-            extents, distances, counts, kernel, attributes["stride"], attributes["dilation"], befores, strict=True
-        )
-    )
-    _, distance, _, _, step, gap, start = last
+    *places, last = places_met(image.layout, counts, kernel, task.attributes)
+    extent, distance, _, _, step, gap, start = last
     # Positions that each element of a row of the kernel meets inside the image.
     starts = np.arange(kernel[-1], dtype=np.int64) * gap + start
     firsts = np.clip(-(starts // step), 0, counts[-1])
-    ends = np.maximum(firsts, np.clip(-((starts - extents[-1]) // step), 0, counts[-1]))
+    ends = np.maximum(firsts, np.clip(-((starts - extent) // step), 0, counts[-1]))
     inside = int(firsts.max())
     rows, taps, blocks = math.prod(counts[:-1]), math.prod(kernel), -(-channels // width)
     least = -(-_POSITIONS_PER_TAP * taps // counts[-1])

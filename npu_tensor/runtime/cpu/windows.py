@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,20 @@ class Places(NamedTuple):
         """Return True for each entry of `at` that is inside the image."""
         at = self.at()
         return (at >= 0) & (at < self.extent)
+
+
+def places_met(
+    image: Layout, counts: Sequence[int], kernel: Sequence[int], attributes: Mapping[str, Any]
+) -> list[Places]:
+    """Return the places that a convolution with these attributes meets in a channels-last image, by dimension."""
+    padding = [before for before, _ in attributes["padding"]]
+    sizes = counts, kernel, attributes["stride"], attributes["dilation"], padding
+    return [
+        Places(extent, distance, count, size, step, gap, -before)
+        for extent, distance, count, size, step, gap, before in zip(
+            image.shape[1:-1], image.strides[1:-1], *sizes, strict=True
+        )
+    ]
 
 
 class Windows(NamedTuple):
