@@ -9,13 +9,20 @@ from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
+import pytest
 
 from npu_tensor.config import config
+from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Program
+from npu_tensor.runtime.cpu.cpu_device import CpuDevice
 from npu_tensor.runtime.cpu.engine import Engine
 from npu_tensor.runtime.cpu.loop_kernel import loop_kernel
 from npu_tensor.runtime.cpu.map_kernel import LoopOperand, LoopSpec, tile_count
 from npu_tensor.runtime.cpu.target import CpuTarget, host_target
+from npu_tensor.runtime.memory import Allocator, Buffer
+from npu_tensor.runtime.reference import view
+from npu_tensor.spec import contiguous_strides
+from npu_tensor.task import Output, Refusal, Task, TensorInput
 
 # All of this processor, and as if it were an older one.
 LEVELS = ["", "avx2", "sse2"]
@@ -116,3 +123,25 @@ def run(
     kernel = _compiled(level, program, tuple(operands), len(outer), tuple(sorted(options.items())))
     pointers, numbers = np.array(slots, np.int64), np.array(meta, np.int64)
     kernel(pointers.ctypes.data, numbers.ctypes.data, begin, count if end is None else end)
+
+
+def run_op(level: str, call: Any, arrays: list[np.ndarray], monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+    """Run the kernel of a data op for a level on arrays, which may have strides."""
+    monkeypatch.setattr("npu_tensor.runtime.cpu.processor.host_target", lambda _: target(level))
+    device = CpuDevice(Allocator())
+    inputs, values = [], list[Any]()
+    for item, (array, spec) in enumerate(zip(arrays, call.operands, strict=True)):
+        base = array if array.base is None else array.base
+        strides = tuple(stride // array.itemsize for stride in array.strides)
+        offset = (array.ctypes.data - base.ctypes.data) // array.itemsize
+        inputs.append(TensorInput(item, spec.dtype, Layout(array.shape, strides, offset)))
+        values.append(Buffer.from_array(base))
+    shape, dtype = call.spec.shape, call.spec.dtype
+    layout = Layout(shape, contiguous_strides(shape))
+    output = Output(len(arrays), dtype, layout, call.spec.size * dtype.itemsize)
+    name = (call.op.name,)
+    kernel = device.claim(Task("data", (0,), name, tuple(inputs), (output,), shape, call=call, calls=(call,)))
+    assert not isinstance(kernel, Refusal)
+    values.append(None)
+    kernel.bind()(values)
+    return np.array(view(values[-1], dtype, layout))

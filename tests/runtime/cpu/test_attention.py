@@ -5,20 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_harness import AARCH64, AVX512, LEVELS, assembly, launch, target
+from kernel_harness import AARCH64, AVX512, LEVELS, assembly, run_op
 
 import npu_tensor as nt
 from npu_tensor import ops
+from npu_tensor.dtypes import as_dtype
 from npu_tensor.nn import functional as F
-from npu_tensor.runtime.cpu.attention_kernel import (
-    KEYS,
-    NUMBERS,
-    VECTORS,
-    AttentionSpec,
-    attention_module,
-    gradient_module,
-)
+from npu_tensor.runtime.cpu.attention_kernel import KEYS, AttentionSpec, attention_module, gradient_module
 from npu_tensor.runtime.cpu.target import CpuTarget
+from npu_tensor.spec import Spec
 
 torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
 
@@ -42,36 +37,19 @@ def kernels(tensor: nt.Tensor) -> set[str]:
     return {row.kernel for row in nt.explain(tensor)} - {"none"}  # Views have none.
 
 
-def numbers(level: str, query: Any, key: Any, value: Any, mask: Any) -> dict[str, int]:
-    """Return the numbers of a kernel for operands of one batch (tokens, heads, features)."""
-    (queries, heads, features), (keys, groups, value_features) = query.shape, value.shape
-    rows = heads // groups * queries
-    found = dict.fromkeys(NUMBERS, 0) | {
-        "rows": rows,
-        "queries": queries,
-        "keys": keys,
-        "features": features,
-        "value_features": value_features,
-        "panels": -(-rows // (VECTORS * target(level).lanes)),
-        "groups": groups,
-        "group": heads // groups,
-    }
-    for name, array in (("query", query), ("key", key), ("value", value)):
-        for axis, stride in zip(("token", "head", "feature"), array.strides, strict=True):
-            if f"{name}_{axis}" in found:
-                found[f"{name}_{axis}"] = stride
-    if mask is not None:
-        for axis, stride in zip(("head", "query", "key"), mask.strides, strict=True):
-            found[f"mask_{axis}"] = stride // mask.itemsize
-    return found
+def strided(features: int, value_features: int) -> list[Any]:
+    """Return query, key and value whose extents do not fill whole blocks, panels, tiles or vectors."""
+    query, keys = normal(1, 21, 6, features).swapaxes(1, 2), KEYS + 7
+    key = normal(1, 2, features, keys).swapaxes(2, 3)
+    return [query, key, normal(1, value_features, keys, 2).transpose(0, 3, 2, 1)]
 
 
-def run(module: Any, level: str, found: dict[str, int], mask: Any, is_causal: bool, items: int, *slots: Any) -> None:
-    """Run a kernel. Slots are arrays or numbers."""
-    shared = mask is not None and not any(mask.strides[:2])
-    spec = AttentionSpec("" if mask is None else mask.dtype.name, shared, is_causal)
-    meta = np.array([found[name] for name in NUMBERS], np.int64)
-    launch(level, module(spec, target(level)), [*slots, *([] if mask is None else [mask])], meta, 0, items)
+def computed(
+    op: Any, level: str, operands: Any, mask: Any, attributes: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> Any:
+    arrays = [*operands, *([] if mask is None else [mask])]
+    specs = tuple(Spec.of(each.shape, as_dtype(each.dtype.name)) for each in arrays)
+    return run_op(level, op.op.call(specs, attributes), arrays, monkeypatch)
 
 
 def mask_of(kind: str, heads: int, queries: int, keys: int) -> Any:
@@ -82,7 +60,7 @@ def mask_of(kind: str, heads: int, queries: int, keys: int) -> Any:
     if "shared" not in kind:
         mask[1, 2] = False if "bool" in kind else -math.inf  # A query without keys.
         mask[0, :16, :KEYS] = False if "bool" in kind else -math.inf  # A block without queries.
-    return np.broadcast_to(mask, (heads, queries, keys))
+    return np.broadcast_to(mask, (1, heads, queries, keys))
 
 
 KINDS = ["none", "causal", "bool", "float32", "shared bool", "shared float32"]
@@ -90,19 +68,13 @@ KINDS = ["none", "causal", "bool", "float32", "shared bool", "shared float32"]
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_levels(level: str, kind: str) -> None:
-    """Extents that are not multiples of a block, a panel, a tile or a vector; keys and values are not row-major."""
-    queries, keys, heads, groups = 21, KEYS + 7, 6, 2
-    query = normal(queries, heads, 19)
-    key, value = normal(groups, 19, keys).transpose(2, 0, 1), normal(11, keys, groups).transpose(1, 2, 0)
-    mask = mask_of(kind, heads, queries, keys)
-    result = np.full((queries, heads, 11), np.nan, np.float32)
-    found = numbers(level, query, key, value, mask)
-    operands = (result, query, key, value, 1 / math.sqrt(19))
-    run(attention_module, level, found, mask, kind == "causal", groups * found["panels"], *operands)
-    q, k, v = (each.swapaxes(0, 1) for each in (query, key, value))
-    theirs = expected(q, k, v, mask, is_causal=kind == "causal")
-    np.testing.assert_allclose(result, theirs.swapaxes(0, 1), **TOLERANCE)
+def test_levels(level: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    operands = strided(19, 11)
+    mask = mask_of(kind, 6, 21, KEYS + 7)
+    attributes = 1 / math.sqrt(19), kind == "causal", 0.0
+    result = computed(ops.attention, level, operands, mask, attributes, monkeypatch)
+    theirs = expected(*operands, mask, is_causal=kind == "causal")
+    np.testing.assert_allclose(result, theirs.swapaxes(1, 2), **TOLERANCE)
 
 
 def expected_gradients(gradient: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool) -> list[Any]:
@@ -123,23 +95,19 @@ def expected_gradients(gradient: Any, query: Any, key: Any, value: Any, mask: An
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("features", [(19, 11), (3, 32)])
-def test_levels_of_gradients(level: str, kind: str, features: tuple[int, int]) -> None:
-    queries, keys, heads, groups = 21, KEYS + 7, 6, 2
-    query, gradient = normal(queries, heads, features[0]), normal(queries, heads, features[1])
-    key = normal(groups, features[0], keys).transpose(2, 0, 1)
-    value = normal(features[1], keys, groups).transpose(1, 2, 0)
-    mask = mask_of(kind, heads, queries, keys)
-    found = numbers(level, query, key, value, mask)
-    results = [np.full(each.shape, np.nan, np.float32) for each in (query, key, value)]
-    q, k, v, g = (each.swapaxes(0, 1) for each in (query, key, value, gradient))
-    delta = np.ascontiguousarray((expected(q, k, v, mask, is_causal=kind == "causal") * g).sum(-1, dtype=np.float32).T)
-    lanes = target(level).lanes
-    weights = np.empty((groups, keys + lanes, VECTORS * lanes), np.float32)
-    given = (results[0], query, key, value, 1 / math.sqrt(features[0]), gradient, delta, *results[1:], weights)
-    run(gradient_module, level, found, mask, kind == "causal", groups, *given)
-    theirs = expected_gradients(g, q, k, v, mask, kind == "causal")
+def test_levels_of_gradients(level: str, kind: str, features: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    operands, gradient = strided(*features), normal(1, 21, 6, features[1])
+    mask, is_causal = mask_of(kind, 6, 21, KEYS + 7), kind == "causal"
+    delta = (expected(*operands, mask, is_causal=is_causal).swapaxes(1, 2) * gradient).sum(-1, dtype=np.float32)
+    attributes = 1 / math.sqrt(features[0]), is_causal
+    flat = computed(ops.attention_backward, level, [gradient, delta, *operands], mask, attributes, monkeypatch)
+    theirs = expected_gradients(
+        gradient[0].swapaxes(0, 1), *(each[0] for each in operands), None if mask is None else mask[0], is_causal
+    )
+    results = np.split(flat, np.cumsum([each.size for each in operands[:2]]))
     for ours, right in zip(results, theirs, strict=True):
-        np.testing.assert_allclose(ours.swapaxes(0, 1), right, rtol=1e-5, atol=1e-5)
+        tokens = right.swapaxes(0, 1)
+        np.testing.assert_allclose(ours.reshape(tokens.shape), tokens, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("made_for", [AARCH64, AVX512], ids=["aarch64", "avx512"])

@@ -5,17 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from kernel_harness import LEVELS, target
+from kernel_harness import LEVELS, run_op
 
 import npu_tensor as nt
 from npu_tensor import ops
 from npu_tensor.functions.pooling import windows_of_pool
-from npu_tensor.ops.declare import Layout
-from npu_tensor.runtime.cpu.cpu_device import CpuDevice
-from npu_tensor.runtime.memory import Allocator, Buffer
-from npu_tensor.runtime.reference import evaluate_call, view
-from npu_tensor.spec import Spec, contiguous_strides
-from npu_tensor.task import Output, Refusal, Task, TensorInput
+from npu_tensor.runtime.reference import evaluate_call
+from npu_tensor.spec import Spec
 
 F = torch.nn.functional
 
@@ -125,28 +121,6 @@ def test_second_derivatives() -> None:
 # --- every level and layout
 
 
-def run(level: str, call: Any, arrays: list[np.ndarray], monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
-    """Run the kernel of a data op for a level on arrays, which may have strides."""
-    monkeypatch.setattr("npu_tensor.runtime.cpu.processor.host_target", lambda _: target(level))
-    device = CpuDevice(Allocator())
-    inputs, values = [], list[Any]()
-    for item, (array, spec) in enumerate(zip(arrays, call.operands, strict=True)):
-        base = array if array.base is None else array.base
-        strides = tuple(stride // array.itemsize for stride in array.strides)
-        offset = (array.ctypes.data - base.ctypes.data) // array.itemsize
-        inputs.append(TensorInput(item, spec.dtype, Layout(array.shape, strides, offset)))
-        values.append(Buffer.from_array(base))
-    shape, dtype = call.spec.shape, call.spec.dtype
-    layout = Layout(shape, contiguous_strides(shape))
-    output = Output(len(arrays), dtype, layout, call.spec.size * dtype.itemsize)
-    name = (call.op.name,)
-    kernel = device.claim(Task("data", (0,), name, tuple(inputs), (output,), shape, call=call, calls=(call,)))
-    assert not isinstance(kernel, Refusal)
-    values.append(None)
-    kernel.bind()(values)
-    return np.array(view(values[-1], dtype, layout))
-
-
 def reference(call: Any, arrays: list[np.ndarray]) -> np.ndarray:
     return evaluate_call(call, [np.ascontiguousarray(array) for array in arrays]).reshape(call.spec.shape)
 
@@ -185,7 +159,7 @@ def test_levels(
             call = ops.pool_2d.op.call((Spec.of(shape, dtype),), (mode, *attributes, False, None, channels_last))
             x = numbers(shape, dtype)
             expected = reference(call, [x]).astype(np.float64)
-            result = run(level, call, [x], monkeypatch).astype(np.float64)
+            result = run_op(level, call, [x], monkeypatch).astype(np.float64)
             np.testing.assert_allclose(result, expected, rtol=1e-2 if dtype.itemsize == 2 else 1e-5, atol=1e-5)
 
 
@@ -203,7 +177,7 @@ def test_gradients_of_levels(level: str, channels_last: bool, monkeypatch: pytes
             specs = (pool.spec,) if mode == "avg" else (spec, pool.spec)
             op = ops.resample_backward.op if mode == "avg" else ops.max_pool_backward.op
             call = op.call(specs, (pool,))
-            result = run(level, call, operands, monkeypatch)
+            result = run_op(level, call, operands, monkeypatch)
             np.testing.assert_allclose(result, reference(call, operands), rtol=1e-5, atol=1e-4)
 
 
@@ -216,7 +190,7 @@ def test_resizing_of_levels(level: str, mode: str, channels_last: bool, monkeypa
         (Spec.of(shape, nt.float32),), (mode, (7, 21), (5 / 7, 9 / 21), False, False, channels_last)
     )
     x = numbers(shape, nt.float32)
-    np.testing.assert_allclose(run(level, call, [x], monkeypatch), reference(call, [x]), rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(run_op(level, call, [x], monkeypatch), reference(call, [x]), rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -235,7 +209,7 @@ def test_samples_of_levels(level: str, samples: int, monkeypatch: pytest.MonkeyP
         (ops.samples_at_backward_1.op.call((*specs, call.spec), (call,)), [*arrays, gradient]),
     ]
     for each, operands in calls:
-        result = run(level, each, operands, monkeypatch)
+        result = run_op(level, each, operands, monkeypatch)
         np.testing.assert_allclose(result, reference(each, operands), rtol=1e-4, atol=1e-5)
 
 
@@ -246,7 +220,7 @@ def test_strided_operands(monkeypatch: pytest.MonkeyPatch) -> None:
     for x in (whole[:, ::2, ::2, :19], whole[:, 1:5, :6, 1:39:2], whole.transpose(0, 3, 1, 2)[:, :4, :6].repeat(2, 3)):
         x = x[:, :4, :6, :19]
         call = ops.pool_2d.op.call((Spec.of(x.shape, nt.float32),), (*attributes, True, None, False))
-        np.testing.assert_array_equal(run("", call, [x], monkeypatch), reference(call, [x]))
+        np.testing.assert_array_equal(run_op("", call, [x], monkeypatch), reference(call, [x]))
 
 
 @pytest.mark.parametrize("name", ["max_pool2d", "avg_pool2d", "adaptive_avg_pool2d"])
