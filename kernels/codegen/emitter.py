@@ -1,6 +1,6 @@
 """Translation of a `Program` to C++ statements that call functions of include/nt/vector_math.hpp.
 
-    code = statements(program, given={0: "nt::load<float, N>(a + i)"}, lanes=16)
+    code = statements(choose(program, {0}), given={0: "nt::load<float, N>(a + i)"}, lanes=16)
     code.hoisted    # ["const auto v2 = nt::broadcast<float, 16>(0.5f);"]: before the loop
     code.body       # ["const auto v0 = nt::load<float, 16>(a + i);", "const auto v3 = nt::mul(v0, v2);"]: in the loop
     code.values[3]  # "v3"
@@ -93,6 +93,26 @@ APPROXIMATE_FORMS: Final[Mapping[Arch, Mapping[str, str]]] = {
 }
 
 
+class Choice(NamedTuple):
+    """Instructions that a core executes.
+
+    Attributes:
+        program: Program that they belong to.
+        numbers: Their numbers, ascending, without those that only cheaper forms of others would read.
+        precision: Precision that each needs.
+        forms: Cheaper forms of some.
+        invariant: Those of the caller that are the same in every iteration of the loop.
+        short: Those of the caller that are registers of bfloat16.
+    """
+
+    program: Program
+    numbers: tuple[int, ...]
+    precision: Mapping[int, Precision]
+    forms: Mapping[int, PrimitiveForm]
+    invariant: Collection[int]
+    short: Collection[int]
+
+
 class Statements(NamedTuple):
     """C++ of a program: lines before the loop, lines inside it, and the expression of every needed instruction.
 
@@ -156,63 +176,71 @@ def broadcast(expression: str, dtype: str, lanes: int) -> str:
     return f"nt::broadcast<{REGISTERS[dtype]}, {lanes}>({expression})"
 
 
-def statements(
+def choose(
     program: Program,
-    given: Mapping[int, str],
-    lanes: int,
+    given: Collection[int] = (),
     precision: Precision = "full",
     roots: Iterable[int] | None = None,
     invariant: Collection[int] = (),
     short: Collection[int] = (),
-    prefix: str = "v",
     by_reciprocal: bool = False,
     approximate: Arch | None = None,
-) -> Statements:
-    """Generate the statements that compute `roots` from the expressions in `given`.
+) -> Choice:
+    """Choose the instructions that compute `roots`, their precision and their cheaper forms.
 
     Args:
         program: Program to translate.
-        given: C++ expressions of instructions that the caller computes itself.
-        lanes: Elements per vector.
+        given: Instructions that the caller computes itself.
         precision: Precision that the roots need; "half" if they are rounded to bfloat16 afterwards. An inner
             instruction is less exact only if its error does not grow on the way to the roots.
         roots: Instructions to compute; by default the outputs.
         invariant: Members of `given` that are the same in every iteration of the loop. Statements that depend only on
             these are hoisted.
         short: Members of `given` whose expressions are bfloat16 registers, which are cheaper to multiply.
-        prefix: Prefix of the variable names.
         by_reciprocal: True if the C++ variable length_reciprocal replaces divisions by the length of a row.
         approximate: Array whose APPROXIMATE_FORMS are used.
-
-    Raises:
-        KeyError: The program has a `refusal`.
     """
     roots = list(program.outputs if roots is None else roots)
     order = needed(program, roots, given)
     coarse = approximate_forms(program, order, approximate, short)
-    precision_of = precisions(program, order, precision, short, tolerant(program, order, coarse))
-    forms = cheaper(program, order, precision_of, short, invariant, by_reciprocal, coarse)
-    skipped = unread(program, order, forms) - set(roots)
+    precision_of = precisions(program, order, precision, short, _tolerant(program, order, coarse))
+    forms = _cheaper(program, order, precision_of, short, invariant, by_reciprocal, coarse)
+    skipped = _unread(program, order, forms) - set(roots)
+    numbers = tuple([number for number in order if number not in skipped])
+    return Choice(program, numbers, precision_of, forms, invariant, short)
+
+
+def statements(choice: Choice, given: Mapping[int, str], lanes: int, prefix: str = "v") -> Statements:
+    """Generate the statements of the chosen instructions from the expressions in `given`.
+
+    Args:
+        choice: Instructions to translate.
+        given: C++ expressions of instructions that the caller computes itself.
+        lanes: Elements per vector.
+        prefix: Prefix of the variable names.
+
+    Raises:
+        KeyError: The program has a `refusal`.
+    """
+    program, forms = choice.program, choice.forms
     hoisted: list[str] = []
     body: list[str] = []
     values: dict[int, str] = {}
     brief: dict[int, str] = {}
     stored: dict[int, str] = {}
     constant: set[int] = set()
-    for number in order:
-        if number in skipped:
-            continue
+    for number in choice.numbers:
         instruction = program.instructions[number]
         if number in given:
             expression = given[number]
-            same = number in invariant
+            same = number in choice.invariant
         else:
             form = forms.get(number)
             if form is not None and form.name.endswith("mul factor"):
-                factor, parts = values[form.y], precision_of[number]
+                factor, parts = values[form.y], choice.precision[number]
                 line = f"const auto {factor}_{parts} = {FACTORS[parts]}({factor});"
                 hoisted += [line] if line not in hoisted else []
-            expression = _expression(program, instruction, values, brief, lanes, precision_of[number], form)
+            expression = _expression(program, instruction, values, brief, lanes, choice.precision[number], form)
             same = all(operand in constant for operand in instruction.operands)
         values[number] = f"{prefix}{number}"
         if same:
@@ -220,7 +248,7 @@ def statements(
         lines = hoisted if same else body
         is_brief = number in forms and forms[number].brief
         stored[number] = f"{prefix}{number}_short" if is_brief else values[number]
-        if is_brief or (number in short and number in given):
+        if is_brief or (number in choice.short and number in given):
             brief[number] = f"nt::brief({prefix}{number}_short)"
             lines.append(f"const auto {prefix}{number}_short = {expression};")
             expression = f"nt::widened({prefix}{number}_short)"
@@ -230,7 +258,7 @@ def statements(
     return Statements(hoisted, body, values, stored)
 
 
-def unread(program: Program, order: Sequence[int], forms: Mapping[int, PrimitiveForm]) -> set[int]:
+def _unread(program: Program, order: Sequence[int], forms: Mapping[int, PrimitiveForm]) -> set[int]:
     """Return the instructions that nothing reads, because forms read their operands instead."""
     read, bypassed, result = set(program.outputs), set[int](), set[int]()
     for number in reversed(order):
@@ -273,22 +301,22 @@ def _expression(
     return f"nt::{FUNCTIONS.get(primitive, primitive)}{template}({arguments})"
 
 
-def cheaper(
+def _cheaper(
     program: Program,
     order: Sequence[int],
     precision_of: Mapping[int, Precision],
-    short: Collection[int] = (),
-    invariant: Collection[int] = (),
-    by_reciprocal: bool = False,
-    coarse: Mapping[int, PrimitiveForm] = NO_FORMS,
+    short: Collection[int],
+    invariant: Collection[int],
+    by_reciprocal: bool,
+    coarse: Mapping[int, PrimitiveForm],
 ) -> dict[int, PrimitiveForm]:
     """Find the instructions of `order` for which the header has a function cheaper than the general one.
 
-    The arguments are those of `statements`, and the forms found by `approximate_forms`.
+    The arguments are those of `choose`, and the forms found by `approximate_forms`.
     """
     exact = exact_in_bfloat16(program, order, short)
     if coarse:
-        exact |= roundable(program, order, tolerant(program, order, coarse))
+        exact |= roundable(program, order, _tolerant(program, order, coarse))
     positive = nonnegative(program, order)
     same = set(invariant)
     for number in order:
@@ -371,13 +399,15 @@ def approximate_forms(
     return {number: form for number, form in forms if form is not None and form.name in APPROXIMATE_FORMS[arch]}
 
 
-def tolerant(program: Program, order: Sequence[int], coarse: Mapping[int, PrimitiveForm]) -> set[int]:
+def _tolerant(program: Program, order: Sequence[int], coarse: Mapping[int, PrimitiveForm]) -> set[int]:
     """Return the instructions that never need full operands because `coarse` forms replace them.
 
     The errors of hyperbolic tangents and of erf hardly depend on those of their operands. The relative error of an
     exponential is the absolute one of its operand, which grows with it.
     """
-    return unread(program, order, coarse) | {number for number, form in coarse.items() if not form.name.endswith("exp")}
+    return _unread(program, order, coarse) | {
+        number for number, form in coarse.items() if not form.name.endswith("exp")
+    }
 
 
 def _approximate(program: Program, number: int, exact: Collection[int]) -> PrimitiveForm | None:

@@ -98,10 +98,9 @@ def split(task: Task, arch: Arch) -> Split | Refusal | None:
     if reason is not None:
         return Refusal(reason)
     precision: Precision = "half" if dtype == "bfloat16" else "full"
-    order, exactness = needed(program, [output], given), dict.fromkeys(range(len(instructions)), precision)
-    forms = emitter.cheaper(program, order, exactness, invariant=numbers)
-    order = sorted({*order} - emitter.unread(program, order, forms) - {stored})
-    code = emitter.statements(program, given, LANES, precision, invariant=numbers)
+    choice = emitter.choose(program, given, precision, invariant=numbers)
+    computed = [index for index in choice.numbers if index != stored]
+    code = emitter.statements(choice, given, LANES)
     return Split(
         task._replace(program=first),
         number,
@@ -110,8 +109,8 @@ def split(task: Task, arch: Arch) -> Split | Refusal | None:
             tuple(code.hoisted),
             tuple(code.body),
             code.values[output],
-            cycles.work(program, arch, LANES, exactness, order, forms).round,
-            cycles.program_bytes(program, exactness, order, forms),
+            cycles.work(program, arch, LANES, choice.precision, computed, choice.forms).round,
+            cycles.program_bytes(program, choice.precision, computed, choice.forms),
             tuple((each.value + 1, "float32" if each.dtype == "float32" else "int32") for each in scalars),
         ),
     )

@@ -31,9 +31,8 @@ from npu_tensor.dataflow.design import (
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.kernels.codegen import cycles as tables
 from npu_tensor.kernels.codegen import emitter
-from npu_tensor.kernels.elementwise.source import LONG, Formula, counts, invariants, keep_text, map_text, short_loads
+from npu_tensor.kernels.elementwise.source import LONG, Formula, chosen, counts, keep_text, map_text
 from npu_tensor.kernels.elementwise.tiling import RUN, ElementwiseForm, ElementwisePlan
-from npu_tensor.ops.analysis import precisions
 
 RUN_BYTES: Final = 1024
 """Bytes of the innermost run of a repeated transfer: a power of two below the limit of 1023 words."""
@@ -60,21 +59,15 @@ class CallCost(NamedTuple):
 
 def cost(plan: ElementwisePlan, formula: Formula, arch: Arch) -> CallCost:
     """Compute the cost of the tile function: one step per vector, and a loop per row if there are column operands."""
-    program, order = formula.program, list(range(len(formula.program.instructions)))
-    short, tile = short_loads(plan.form, formula), plan.form.tile
-    coarse = emitter.approximate_forms(program, order, formula.approximate, short)
-    precision_of = precisions(program, order, formula.precision, short, emitter.tolerant(program, order, coarse))
-    forms = emitter.cheaper(program, order, precision_of, short, invariants(plan.form, formula), coarse=coarse)
-    skipped = emitter.unread(program, order, forms)
-    order = [number for number in order if number not in skipped]
+    program, tile, choice = formula.program, plan.form.tile, chosen(plan.form, formula)
     memory = dict(zip(program.outputs, plan.form.outputs, strict=True))
     for number, (primitive, _, _, slot) in enumerate(program.instructions):
         if primitive == "load":
             memory[number] = plan.form.inputs[formula.slots[slot]]
-    step = tables.work(program, arch, formula.lanes, precision_of, order, forms, memory)
+    step = tables.work(program, arch, formula.lanes, choice.precision, choice.numbers, choice.forms, memory)
     loops = -(-tile // plan.width) if plan.form.columns else 1
     trips = -(-tile // formula.lanes // loops)
-    size = tables.program_bytes(program, precision_of, order, forms, formula.approximate or "aie2")
+    size = tables.program_bytes(program, choice.precision, choice.numbers, choice.forms, formula.approximate or "aie2")
     unrolled = max(1, min(step.unrolled, trips, PROGRAM_BYTES // size))
     together = step.times(unrolled)
     rounds = -(-trips // unrolled)

@@ -86,22 +86,18 @@ def _parameters(form: ElementwiseForm, formula: Formula) -> list[str]:
     return declared
 
 
-def short_loads(form: ElementwiseForm, formula: Formula) -> set[int]:
-    """Return the loads of numbers that are bfloat16 in memory."""
-    return {
-        number
-        for number, (primitive, _, _, slot) in enumerate(formula.program.instructions)
-        if primitive == "load" and form.inputs[formula.slots[slot]] == "bfloat16"
-    }
-
-
-def invariants(form: ElementwiseForm, formula: Formula) -> set[int]:
-    """Return the loads and scalars that are the same in every vector of a row."""
-    return {
-        number
-        for number, (primitive, _, _, slot) in enumerate(formula.program.instructions)
-        if primitive in ("load", "scalar") and (formula.slots[slot] < 0 or formula.slots[slot] in form.columns)
-    }
+def chosen(form: ElementwiseForm, formula: Formula) -> emitter.Choice:
+    """Choose the instructions for a vector; numbers and column operands are the same in every vector of a row."""
+    given, invariant, short = [], [], []
+    for number, (primitive, _, _, value) in enumerate(formula.program.instructions):
+        if primitive in ("load", "scalar"):
+            slot = formula.slots[value]
+            given.append(number)
+            invariant += [number] * (slot < 0 or slot in form.columns)
+            short += [number] * (slot >= 0 and form.inputs[slot] == "bfloat16")
+    return emitter.choose(
+        formula.program, given, formula.precision, None, invariant, short, approximate=formula.approximate
+    )
 
 
 def map_text(form: ElementwiseForm, formula: Formula, unrolled: int = 1) -> str:
@@ -111,29 +107,20 @@ def map_text(form: ElementwiseForm, formula: Formula, unrolled: int = 1) -> str:
     """
     program, lanes = formula.program, formula.lanes
     expressions: dict[int, str] = {}
-    short = short_loads(form, formula)
+    choice = chosen(form, formula)
     for number, instruction in enumerate(program.instructions):
         if instruction.primitive not in ("load", "scalar"):
             continue
         slot, dtype = formula.slots[instruction.value], instruction.dtype
+        register = "bfloat16" if number in choice.short else emitter.REGISTERS[dtype]
         if slot < 0:
             expressions[number] = emitter.broadcast(runtime_word("words", ~slot, dtype), dtype, lanes)
         elif slot in form.columns:
-            register = "bfloat16" if number in short else emitter.REGISTERS[dtype]
             expressions[number] = f"nt::broadcast<{register}, {lanes}>({register}(in{slot}[value]))"
         else:
             place = "start + i" if slot in form.rows else "i"
-            register = "bfloat16" if number in short else emitter.REGISTERS[dtype]
             expressions[number] = f"nt::load<{register}, {lanes}>(in{slot} + {place})"
-    code = emitter.statements(
-        program,
-        expressions,
-        lanes,
-        formula.precision,
-        invariant=invariants(form, formula),
-        short=short,
-        approximate=formula.approximate,
-    )
+    code = emitter.statements(choice, expressions, lanes)
     stores = [f"nt::store(out{number} + i, {code.stored[root]});" for number, root in enumerate(program.outputs)]
     word = {name: f"words[{formula.words + place}]" for place, name in enumerate(counts(form))}
     vector = _indented(1, [*code.body, *stores])

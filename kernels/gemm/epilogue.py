@@ -9,7 +9,7 @@ from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.kernels.codegen import cycles, emitter
 from npu_tensor.kernels.codegen.words import runtime_word
 from npu_tensor.kernels.offer import Word
-from npu_tensor.ops.analysis import Precision, precisions
+from npu_tensor.ops.analysis import Precision
 from npu_tensor.task import Input, Refusal, Task
 
 LANES: Final = 16
@@ -93,17 +93,15 @@ def epilogue(task: Task, arch: Arch, word: Word, room: int = PROGRAM_BYTES) -> t
         return Refusal(reason)
     precision: Precision = "half" if task.outputs[0].dtype.name == "bfloat16" else "full"
     same = [number for number in expressions if program.instructions[number].primitive == "scalar"]
-    order = list(range(len(program.instructions)))
-    exactness = precisions(program, order, precision)
-    forms = emitter.cheaper(program, order, exactness, invariant=same)
-    read = sorted(set(order) - emitter.unread(program, order, forms))
-    program_bytes = cycles.program_bytes(program, exactness, read, forms)
+    choice = emitter.choose(program, expressions, precision, invariant=same)
+    program_bytes = cycles.program_bytes(program, choice.precision, choice.numbers, choice.forms)
     room -= ROW_BYTES * len(reads.rows) + COLUMN_BYTES * len(reads.columns)
     if program_bytes > room:
         return Refusal(f"an epilogue of about {program_bytes} bytes of machine code")
-    work = cycles.work(program, arch, LANES, exactness, read, forms, dict.fromkeys(expressions, word))
+    memory = dict.fromkeys(expressions, word)
+    work = cycles.work(program, arch, LANES, choice.precision, choice.numbers, choice.forms, memory)
     unrolled = min(work.unrolled, room // program_bytes)
-    code = emitter.statements(program, expressions, LANES, precision, invariant=same)
+    code = emitter.statements(choice, expressions, LANES)
     return (
         Epilogue(
             tuple(code.hoisted),

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.array import ARRAYS, Arch
 from npu_tensor.kernels.codegen.cycles import LONGEST_INTERVAL, LOOP_CYCLES, LoopWork, lanes_cycles, program_bytes, work
-from npu_tensor.kernels.codegen.emitter import cheaper, unread
+from npu_tensor.kernels.codegen.emitter import Choice, choose
 from npu_tensor.kernels.rowwise.program import (
     VECTOR_BYTES,
     RowProgram,
@@ -19,7 +19,7 @@ from npu_tensor.kernels.rowwise.program import (
     varying,
     walks,
 )
-from npu_tensor.ops.analysis import Precision, needed, precisions, worth_keeping
+from npu_tensor.ops.analysis import Precision, needed, worth_keeping
 
 COSTLY: Final = 10
 """Threshold in cycles per vector from which a value is kept for a later walk instead of being recomputed."""
@@ -81,45 +81,35 @@ def row_loop(elements: int, lanes: int, parts: int) -> RowLoop:
     return RowLoop(parts, next((rounds for rounds in PROMISES if rounds * parts * lanes <= elements), 0))
 
 
-class _Chosen(NamedTuple):
-    """Instructions and the precision that each needs."""
-
-    numbers: tuple[int, ...]
-    precision: dict[int, Precision]
-
-
-def _for_vectors(row: RowProgram, walk: RowWalk, stored: Collection[int] = ()) -> _Chosen:
-    """Select the work of a walk for every vector, except the values in `stored`, which an earlier walk has stored."""
+def _for_vectors(row: RowProgram, walk: RowWalk, stored: Collection[int] = (), by_reciprocal: bool = False) -> Choice:
+    """Choose the work of a walk for every vector, except the values in `stored`, which an earlier walk has stored."""
     varies = varying(row)
     known = {*stored, *(number for number, differs in enumerate(varies) if not differs)}
-    return _chosen(row, walk.roots, known, walk.reductions)
+    return _chosen(row, walk.roots, known, walk.reductions, by_reciprocal)
 
 
-def _for_row(row: RowProgram, walk: RowWalk) -> _Chosen:
-    """Select the work that is done once for the row after a walk."""
+def _for_row(row: RowProgram, walk: RowWalk, by_reciprocal: bool = False) -> Choice:
+    """Choose the work that is done once for the row after a walk."""
     number = walks(row).index(walk)
     known = {value for values in row_values(row)[:number] for value in values} | set(walk.reductions)
-    return _chosen(row, row_values(row)[number], known, ())
+    return _chosen(row, row_values(row)[number], known, (), by_reciprocal)
 
 
-def _chosen(row: RowProgram, roots: Collection[int], known: set[int], more: tuple[int, ...]) -> _Chosen:
-    order = needed(row.program, roots, known)
+def _chosen(
+    row: RowProgram, roots: Collection[int], known: set[int], more: tuple[int, ...], by_reciprocal: bool
+) -> Choice:
     precision: Precision = "half" if rough_values(row).issuperset(roots) else "full"
-    return _Chosen(
-        (*(number for number in order if number not in known), *more),
-        precisions(row.program, order, precision, short_loads(row)),
-    )
+    same = [number for number, differs in enumerate(varying(row)) if not differs]
+    choice = choose(row.program, known, precision, roots, same, short_loads(row), by_reciprocal)
+    return choice._replace(numbers=(*(number for number in choice.numbers if number not in known), *more))
 
 
-def _work(row: RowProgram, arch: Arch, chosen: _Chosen, by_reciprocal: bool = False) -> LoopWork:
+def _work(row: RowProgram, arch: Arch, choice: Choice) -> LoopWork:
     memory = dict(zip(row.program.outputs, (output.dtype for output in row.outputs), strict=True))
     for number, (primitive, _, _, slot) in enumerate(row.program.instructions):
         if primitive == "load":
             memory[number] = row.inputs[slot].dtype
-    same = [number for number, differs in enumerate(varying(row)) if not differs]
-    forms = cheaper(row.program, chosen.numbers, chosen.precision, short_loads(row), same, by_reciprocal)
-    read = [number for number in chosen.numbers if number not in unread(row.program, chosen.numbers, forms)]
-    return work(row.program, arch, row.lanes, chosen.precision, read, forms, memory)
+    return work(row.program, arch, row.lanes, choice.precision, choice.numbers, choice.forms, memory)
 
 
 def _bytes(row: RowProgram, precision: Precision, number: int) -> int:
@@ -154,7 +144,7 @@ def walk_cost(
         dtype = row.program.instructions[instruction.operands[0]].dtype
         dtype = "int32" if dtype == "bool" else dtype
         finish += lanes_cycles(instruction.primitive, dtype, arch)
-    each = _work(row, arch, _for_vectors(row, walk, stored), by_reciprocal)
+    each = _work(row, arch, _for_vectors(row, walk, stored, by_reciprocal))
     kept = len(stored) * VECTOR_BYTES
     array = ARRAYS[arch]
     finish += (loop.parts - 1) * each.carried
@@ -163,7 +153,7 @@ def walk_cost(
         move=each.move + MASK * len(walk.reductions) * (not whole),
         carried=-(-each.carried // loop.parts),
     )
-    once = _work(row, arch, _for_row(row, walk), by_reciprocal)
+    once = _work(row, arch, _for_row(row, walk, by_reciprocal))
     vector = each.overlapped(max(1, loop.rounds * loop.parts))
     return WalkCost(vector, each.straight - vector + LOOP_CYCLES, (once.straight if any(once) else 0) + finish)
 
@@ -200,8 +190,8 @@ def walk_bytes(row: RowProgram, walk: RowWalk) -> int:
 @lru_cache(maxsize=4096)
 def vector_bytes(row: RowProgram, walk: RowWalk) -> int:
     """Estimate the machine code of a walk for one vector."""
-    numbers, precision = _for_vectors(row, walk)
-    return sum(_bytes(row, precision.get(number, "full"), number) for number in numbers)
+    choice = _for_vectors(row, walk)
+    return sum(_bytes(row, choice.precision.get(number, "full"), number) for number in choice.numbers)
 
 
 @lru_cache(maxsize=1024)
@@ -210,9 +200,9 @@ def row_bytes(row: RowProgram) -> int:
     total = 0
     called = set()
     for walk in walks(row):
-        numbers, precision = _for_row(row, walk)
-        for number in numbers:
-            exactness = precision.get(number, "full")
+        choice = _for_row(row, walk)
+        for number in choice.numbers:
+            exactness = choice.precision.get(number, "full")
             nbytes = _bytes(row, exactness, number)
             function = row.program.instructions[number].primitive, exactness
             if nbytes > CALLED_BYTES and function in called:

@@ -100,13 +100,20 @@ class _Code:
         return emitter.broadcast(runtime_word("parameters", self.row.numbers.index(slot), dtype), dtype, self.lanes)
 
     def statements(
-        self, roots: Sequence[int], expressions: Mapping[int, str], invariant: Collection[int], prefix: str = "v"
+        self,
+        roots: Sequence[int],
+        expressions: Mapping[int, str],
+        invariant: Collection[int],
+        precision: Precision,
+        prefix: str = "v",
     ) -> emitter.Statements:
-        """Generate the statements that compute `roots`, in half precision if small errors vanish."""
-        precision: Precision = "half" if self.rough.issuperset(roots) else "full"
-        return emitter.statements(
-            self.program, expressions, self.lanes, precision, roots, invariant, self.short, prefix, self.by_reciprocal
-        )
+        """Generate the statements that compute `roots`."""
+        choice = emitter.choose(self.program, expressions, precision, roots, invariant, self.short, self.by_reciprocal)
+        return emitter.statements(choice, expressions, self.lanes, prefix)
+
+    def precision(self, roots: Collection[int]) -> Precision:
+        """Return half precision if small errors of `roots` vanish."""
+        return "half" if self.rough.issuperset(roots) else "full"
 
     def walk(
         self,
@@ -134,7 +141,7 @@ class _Code:
         """
         expressions, invariant = self.operands(places, start, known)
         expressions.update({number: f"nt::load<float, {self.lanes}>(value{number} + start)" for number in loaded})
-        code = self.statements(walk.roots, expressions, invariant)
+        code = self.statements(walk.roots, expressions, invariant, self.precision(walk.roots))
         loop = f"nt::for_row<{self.lanes}, {str(self.whole).lower()}, {form.parts}, {form.rounds}>"
         lines = [*code.hoisted, f"{loop}({count}, [&](int32 start, auto lanes, auto part) {{"]
         lines += ["  " + line for line in code.body]
@@ -157,7 +164,7 @@ class _Code:
         new = [value for value in self.row_values[number] if value not in walk.reductions]
         if new:
             expressions, invariant = self.operands(places, "0", [*known, *walk.reductions])
-            code = self.statements(new, expressions, invariant, f"w{number}_")
+            code = self.statements(new, expressions, invariant, self.precision(new), f"w{number}_")
             lines += _called([*code.hoisted, *code.body])
             lines += [f"const auto row{value} = {code.values[value]};" for value in new]
         return "\n".join(lines)
@@ -168,16 +175,7 @@ class _Code:
             return ""
         expressions, invariant = self.operands(places, "0", known)
         roots = [self.program.outputs[number] for number in self.per_row]
-        code = emitter.statements(
-            self.program,
-            expressions,
-            self.lanes,
-            "full",
-            roots,
-            invariant,
-            self.short,
-            by_reciprocal=self.by_reciprocal,
-        )
+        code = self.statements(roots, expressions, invariant, "full")
         lines = _called([*code.hoisted, *code.body])
         for output in self.per_row:
             value = code.values[self.program.outputs[output]]

@@ -102,7 +102,8 @@ def _function(op: str, dtype: DType) -> str | None:
         for number, step in enumerate(program.instructions)
         if step.primitive == "load"
     }
-    code = emitter.statements(program, operand_code, lanes, "half" if dtype is bfloat16 else "full")
+    choice = emitter.choose(program, operand_code, "half" if dtype is bfloat16 else "full")
+    code = emitter.statements(choice, operand_code, lanes)
     memory = emitter.MEMORY[dtype.name]
     pointers = [f"const {memory} *__restrict in{slot}" for slot in range(len(operands))]
     parameters = ", ".join([*pointers, f"{memory} *__restrict out", "int32 elements"])

@@ -16,7 +16,7 @@ def body(formula: Callable[..., Any], operands: int = 1, precision: Precision = 
     builder = ProgramBuilder()
     program = builder.program([formula(*(builder.load(slot, "float32") for slot in range(operands)))])
     loads = {number: "load" for number, step in enumerate(program.instructions) if step.primitive == "load"}
-    code = emitter.statements(program, loads, 16, precision, short=set(loads) if short else ())
+    code = emitter.statements(emitter.choose(program, loads, precision, short=set(loads) if short else ()), loads, 16)
     return "\n".join(code.body)
 
 
