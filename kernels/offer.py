@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 import numpy as np
 
 from npu_tensor.ops.declare import Layout
+from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Fusion, Refusal
 
 if TYPE_CHECKING:
@@ -106,6 +107,41 @@ class HostOperand(NamedTuple):
     padding: float | None = 0
     indexes: tuple[str, int] | None = None
     order: Order | None = None
+
+
+class Located(NamedTuple):
+    """Location of a tensor in its host buffer, in elements. Its last dimension is contiguous.
+
+    Attributes:
+        offset: Position of the first element.
+        strides: Distances along the dimensions before the last; 0 for one that is repeated.
+        elements: Elements of the buffer.
+    """
+
+    offset: int
+    strides: tuple[int, ...]
+    elements: int
+
+    @property
+    def row(self) -> int:
+        """Distance between rows."""
+        return self.strides[-1]
+
+    def at(self, *place: int) -> int:
+        """Return the position of an element. Places along the last dimensions may be left out."""
+        return self.offset + sum(number * stride for number, stride in zip(place, self.strides, strict=False))
+
+
+def in_place(host: HostOperand, elements: int = 0) -> tuple[HostOperand, Located]:
+    """Use the tensor's own buffer, of at least `elements`, in place of one that the host packs."""
+    used, layout = host.layout.bounds[1] + 1, host.layout
+    host = host._replace(layout=Layout((used,), (1,)), padded=(max(used, elements),), padding=None)
+    return host, Located(layout.offset, layout.strides[:-1], host.padded[0])
+
+
+def packed(host: HostOperand) -> tuple[HostOperand, Located]:
+    """Return a host buffer that the host packs, and the location of the tensor there."""
+    return host, Located(0, contiguous_strides(host.padded)[:-1], math.prod(host.padded))
 
 
 Word = Literal["int32", "bool", "float32"]

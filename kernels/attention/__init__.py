@@ -22,10 +22,8 @@ from npu_tensor.kernels.attention.design import (
     design,
 )
 from npu_tensor.kernels.gemm import MOST_TRANSFERS
-from npu_tensor.kernels.gemm.design import Matrices
-from npu_tensor.kernels.offer import HostOperand, Offer, Target
+from npu_tensor.kernels.offer import HostOperand, Located, Offer, Target, in_place, packed
 from npu_tensor.ops.declare import Layout
-from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Refusal, Task, TensorInput
 
 __all__ = ["FEATURES", "claim"]
@@ -162,28 +160,25 @@ def _problem(
     return AttentionProblem(tiles, batch, queries, keys, scale, is_causal, softcap, heads)
 
 
-def _read(number: int, operand: TensorInput, layout: Layout, least: int) -> tuple[HostOperand, Matrices]:
+def _read(number: int, operand: TensorInput, layout: Layout, least: int) -> tuple[HostOperand, Located]:
     """Return the host buffer of an operand, in place if the DMA can walk it and there are enough rows."""
     *_, rows, features = layout.shape
     *steps, row, column = layout.strides
     even = all(step >= 0 and step % 2 == 0 for step in (layout.offset, row, *steps))
+    host = HostOperand(number, False, layout, (*layout.shape[:3], max(rows, least), features), "bfloat16")
     if operand.dtype is bfloat16 and column == 1 and even and rows >= least:
-        used = layout.bounds[1] + 1
-        host = HostOperand(number, False, Layout((used,), (1,)), (used,), "bfloat16", None)
-        return host, Matrices(layout.offset, tuple(steps), row, used)
-    padded = (*layout.shape[:3], max(rows, least), features)
-    host = HostOperand(number, False, layout, padded, "bfloat16")
-    return host, _dense(padded)
+        return in_place(host)
+    return _packed(host)
 
 
-def _dense(padded: tuple[int, ...]) -> Matrices:
-    """Return the matrices of a contiguous buffer. A head that serves several queries has an extent of 1."""
-    steps = contiguous_strides(padded)
-    held = tuple(step if extent > 1 else 0 for extent, step in zip(padded[:3], steps, strict=False))
-    return Matrices(0, held, padded[4], math.prod(padded))
+def _packed(host: HostOperand) -> tuple[HostOperand, Located]:
+    """Return a buffer that the host packs. A head that serves several queries has an extent of 1."""
+    host, located = packed(host)
+    heads = [step if extent > 1 else 0 for extent, step in zip(host.padded[:3], located.strides, strict=False)]
+    return host, located._replace(strides=(*heads, located.row))
 
 
-def _mask(layout: Layout, problem: AttentionProblem) -> tuple[HostOperand, Matrices]:
+def _mask(layout: Layout, problem: AttentionProblem) -> tuple[HostOperand, Located]:
     """Return the host buffer of the mask. Broadcast dimensions are stored once, and rows extend to whole objects."""
     held = Layout(
         tuple(extent if step else 1 for extent, step in zip(layout.shape[:3], layout.strides, strict=False))
@@ -194,16 +189,14 @@ def _mask(layout: Layout, problem: AttentionProblem) -> tuple[HostOperand, Matri
     tiles = problem.tiles
     width = problem.block_start(problem.blocks - 1) + tiles.round_keys - tiles.keys + tiles.mask_row
     padded = (*held.shape[:3], max(layout.shape[3], tiles.least_queries), -(-max(width, problem.keys) // 4) * 4)
-    return HostOperand(3, False, held, padded, "float32"), _dense(padded)
+    return _packed(HostOperand(3, False, held, padded, "float32"))
 
 
-def _written(layout: Layout, least: int, dtype: str) -> tuple[HostOperand, Matrices]:
+def _written(layout: Layout, least: int, dtype: str) -> tuple[HostOperand, Located]:
     """Return the host buffer of the result, whose rows are contiguous: (batch, key head, head, row, features)."""
     batch, groups, heads, rows, features = layout.shape
     if rows >= least:
         size = math.prod(layout.shape)
         host = HostOperand(0, True, Layout((size,), (1,), layout.offset), (size,), dtype)
-        return host, Matrices(0, layout.strides[:3], layout.strides[3], size)
-    padded = (batch, groups, heads, least, features)
-    host = HostOperand(0, True, layout, padded, dtype)
-    return host, _dense(padded)
+        return host, Located(0, layout.strides[:4], size)
+    return _packed(HostOperand(0, True, layout, (batch, groups, heads, least, features), dtype))

@@ -35,8 +35,9 @@ from npu_tensor.dataflow.design import (
     range_,
 )
 from npu_tensor.kernels.codegen.cycles import function
-from npu_tensor.kernels.gemm.design import BLOCK_FLOATS, C_TYPES, MULTIPLY_BYTES, Matrices
+from npu_tensor.kernels.gemm.design import BLOCK_FLOATS, C_TYPES, MULTIPLY_BYTES
 from npu_tensor.kernels.gemm.tiling import GemmProblem, clear_cycles, multiply_cycles
+from npu_tensor.kernels.offer import Located
 
 STRIP: Final = 16
 """Rows of a tile that are multiplied and stored at once."""
@@ -425,13 +426,13 @@ def _functions(builder: Builder, tiles: AttentionTiles) -> dict[str, Any]:
 
 
 class AttentionOperands(NamedTuple):
-    """Locations of the operands' heads: `batch` strides are those of batch, key head and query head of it."""
+    """Locations of the operands over batch, key heads, query heads of each, and rows."""
 
-    query: Matrices
-    key: Matrices
-    value: Matrices
-    mask: Matrices | None
-    result: Matrices
+    query: Located
+    key: Located
+    value: Located
+    mask: Located | None
+    result: Located
 
 
 def design(problem: AttentionProblem, operands: AttentionOperands) -> Design:
@@ -541,12 +542,11 @@ class _Sequence:
         wait: bool = False,
     ) -> Step:
         """Return the transfer of some rows of a head. apart: distances of the outer loops in rows."""
-        matrices: Matrices = getattr(self.operands, name)
+        matrices: Located = getattr(self.operands, name)
         _, groups, heads = self.problem.batch
         index = (unit // (groups * heads), unit // heads % groups, unit % heads)
-        offset = matrices.offset + sum(i * step for i, step in zip(index, matrices.batch, strict=True))
         strides = (apart[0] * matrices.row, apart[1] * matrices.row, matrices.row, 1)
         if name == "mask":
             strides = (0, self.problem.tiles.keys, matrices.row, 1)
-        pattern = AccessPattern(offset + row * matrices.row + column, sizes, strides)
+        pattern = AccessPattern(matrices.at(*index, row) + column, sizes, strides)
         return Step(fifo, self.buffers[name], pattern, wait)

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from npu_tensor.dataflow.checks.limits import ITERATIONS, LIMITS, WORD
-from npu_tensor.kernels.conv.design import Code, Images, design
+from npu_tensor.kernels.conv.design import Code, design
 from npu_tensor.kernels.conv.residual import split
 from npu_tensor.kernels.conv.tiling import (
     DEPTH,
@@ -29,9 +29,8 @@ from npu_tensor.kernels.conv.tiling import (
 from npu_tensor.kernels.gemm import MOST_APART, MOST_TRANSFERS, RESULTS, operand_dtype, vector_layout
 from npu_tensor.kernels.gemm.epilogue import MOST_OPERANDS, PROGRAM_BYTES, Reads, epilogue
 from npu_tensor.kernels.gemm.tiling import SUMS, WHOLE_WORDS
-from npu_tensor.kernels.offer import HostOperand, Offer, Target, first_offer
+from npu_tensor.kernels.offer import HostOperand, Located, Offer, Target, first_offer, in_place, packed
 from npu_tensor.ops.declare import Layout
-from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Refusal, Task, TensorInput
 
 __all__ = ["claim"]
@@ -246,7 +245,7 @@ def _tiled(
     x, located = _images(0, task.tensors[0], image, needed, True, problem)
     size, result_size = problem.product.sizes
     # The longest strides lead from row to row of the image, and from core to core of the result.
-    farthest = max(located.row * size, tiling.tile(problem)[0] * columns * outputs * result_size)
+    farthest = max(located.strides[1] * size, tiling.tile(problem)[0] * columns * outputs * result_size)
     if farthest > LIMITS["shim"].stride * WORD:
         return Refusal("conv_2d: rows lie too far apart for the DMA")
     weights = task.tensors[1].layout
@@ -274,7 +273,7 @@ def _tiled(
         )
         for number in reads.rows
     ]
-    added: list[tuple[HostOperand, Images]] = []
+    added: list[tuple[HostOperand, Located]] = []
     if residual is not None:
         source = task.inputs[residual]
         assert isinstance(source, TensorInput)
@@ -303,7 +302,7 @@ def _tiled(
 
 def _images(
     number: int, operand: TensorInput, layout: Layout, needed: tuple[int, int, int], whole: bool, problem: ConvProblem
-) -> tuple[HostOperand, Images]:
+) -> tuple[HostOperand, Located]:
     """Return the host buffer of images, in place if possible, and their location.
 
     Args:
@@ -318,21 +317,18 @@ def _images(
     (step, row, pixel, *_, channel), stored, fold = layout.strides, problem.product.stored, extents[2:]
     extents = [*extents[:2], math.prod(fold) * last]
     tall, wide, channels = (max(extent, size) for extent, size in zip(extents, needed, strict=True))
-    used, elements = (
-        layout.offset + (batch - 1) * step + (rows - 1) * row + (columns - 1) * pixel + depth
-        for rows, columns, depth in (extents, (tall, wide, channels))
-    )
+    elements = layout.offset + (batch - 1) * step + (tall - 1) * row + (wide - 1) * pixel + channels
     size = problem.product.sizes[0]
     even = all(each >= 0 and each * size % WORD == 0 for each in (layout.offset, step, row, pixel))
     fits = operand.dtype.name == stored and channel == 1 and not fold and not (whole and channels != last)
     # The stride of a dimension that is broadcast, or of one element, can be 0, which a DMA does not have here.
     near = min(row, pixel) > 0 and max(row, pixel) * size <= LIMITS["shim"].stride * WORD
     if fits and even and near and elements <= MOST_APART * math.prod(layout.shape):
-        host = HostOperand(number, False, Layout((used,), (1,)), (elements,), stored, None)
-        return host, Images(layout.offset, step, row, pixel, elements)
-    step, row, pixel, _ = contiguous_strides((batch, tall, wide, channels))
-    padded = (batch, tall, wide, *fold, channels // math.prod(fold))
-    return HostOperand(number, False, layout, padded, stored), Images(0, step, row, pixel, math.prod(padded))
+        return in_place(HostOperand(number, False, layout, (), stored), elements)
+    host, located = packed(
+        HostOperand(number, False, layout, (batch, tall, wide, *fold, channels // math.prod(fold)), stored)
+    )
+    return host, located._replace(strides=located.strides[:3])
 
 
 def _reason(task: Task, problem: ConvProblem, tiling: ConvTiling) -> str:

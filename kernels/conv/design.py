@@ -49,6 +49,7 @@ from npu_tensor.kernels.conv.tiling import (
 )
 from npu_tensor.kernels.gemm.design import C_TYPES, MULTIPLY_BYTES, SMALL_BYTES, store_source
 from npu_tensor.kernels.gemm.epilogue import Epilogue
+from npu_tensor.kernels.offer import Located
 
 WORDS: Final = 2
 """Words of a core after the scalars of the epilogue: numbers of further objects of channels, and of further boxes."""
@@ -58,24 +59,6 @@ FILL_BYTES: Final = 1536
 
 PLACE: Final = 6
 """Position of the core's number in its column, and of the column's number, among the words of a core's state."""
-
-
-class Images(NamedTuple):
-    """Location of images in their host buffer, in elements. Channels are contiguous.
-
-    Attributes:
-        offset: Position of the first image.
-        batch: Distance between images.
-        row: Distance between rows.
-        pixel: Distance between pixels of a row.
-        elements: Elements of the buffer.
-    """
-
-    offset: int
-    batch: int
-    row: int
-    pixel: int
-    elements: int
 
 
 class Code(NamedTuple):
@@ -266,7 +249,7 @@ def _functions(
     }
 
 
-def design(problem: ConvProblem, tiling: ConvTiling, code: Code, image: Images, residual: Images | None) -> Design:
+def design(problem: ConvProblem, tiling: ConvTiling, code: Code, image: Located, residual: Located | None) -> Design:
     """Build the design of one convolution.
 
     The host buffers are the image, the weights in blocks, row operands, the image that is added and the result.
@@ -291,7 +274,7 @@ class _Sequence:
     """
 
     def __init__(
-        self, problem: ConvProblem, tiling: ConvTiling, code: Code, image: Images, residual: Images | None
+        self, problem: ConvProblem, tiling: ConvTiling, code: Code, image: Located, residual: Located | None
     ) -> None:
         self.problem, self.tiling, self.image, self.residual = problem, tiling, image, residual
         self.shares = shares(problem, tiling)
@@ -365,17 +348,17 @@ class _Sequence:
                 (row, column), problem.stride, problem.padding, problem.image, extents, strict=True
             )
         )
-        offset = stored.offset + image * stored.batch + top * stored.row + left * stored.pixel
-        offset += output * problem.groups // problem.outputs * problem.channels
-        chunks = problem.channels // problem.read
-        return AccessPattern(offset, (chunks, *extents, problem.read), (problem.read, stored.row, stored.pixel, 1))
+        offset = stored.at(image, top, left) + output * problem.groups // problem.outputs * problem.channels
+        sizes = (problem.channels // problem.read, *extents, problem.read)
+        _, next_row, pixel = stored.strides
+        return AccessPattern(offset, sizes, (problem.read, next_row, pixel, 1))
 
-    def _added(self, stored: Images, image: int, row: int, column: int, output: int) -> AccessPattern:
+    def _added(self, stored: Located, image: int, row: int, column: int, output: int) -> AccessPattern:
         """Return the pixels that are added to a box of the result, in objects as large as those of the image."""
         problem, objects = self.problem, self.tiling.residual_objects(self.problem)
-        offset = stored.offset + image * stored.batch + row * stored.row + column * stored.pixel + output
         sizes = (objects, *self.tiling.pixels(problem), problem.read)
-        return AccessPattern(offset, sizes, (problem.read, stored.row, stored.pixel, 1))
+        _, next_row, pixel = stored.strides
+        return AccessPattern(stored.at(image, row, column) + output, sizes, (problem.read, next_row, pixel, 1))
 
     def _stored(self, image: int, row: int, column: int, output: int) -> list[AccessPattern]:
         """Return the places of the cores' results, in one pattern if they are equally far apart."""

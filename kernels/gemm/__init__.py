@@ -16,10 +16,10 @@ from npu_tensor.dataflow.checks.limits import LIMITS, WORD
 from npu_tensor.dtypes import DType
 from npu_tensor.kernels.block_floats import PackedOrder
 from npu_tensor.kernels.codegen.storage import EXACT
-from npu_tensor.kernels.gemm.design import Matrices, design
+from npu_tensor.kernels.gemm.design import design
 from npu_tensor.kernels.gemm.epilogue import Epilogue, Reads, epilogue
 from npu_tensor.kernels.gemm.tiling import LANES, SUMS, WIDE, GemmProblem, Tiling, ranked
-from npu_tensor.kernels.offer import HostOperand, Offer, Target, first_offer
+from npu_tensor.kernels.offer import HostOperand, Located, Offer, Target, first_offer, in_place
 from npu_tensor.ops.declare import Layout
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Input, Refusal, Task
@@ -208,7 +208,7 @@ def _swapped(layout: Layout, transposed: bool) -> Layout:
 
 def _read(
     number: int, operand: Input, layout: Layout, padded: tuple[int, int], depth: int, problem: GemmProblem, run: int
-) -> tuple[HostOperand, Matrices]:
+) -> tuple[HostOperand, Located]:
     """Return the host buffer of an operand and the layout of its matrices there, in place if possible.
 
     Args:
@@ -229,16 +229,13 @@ def _read(
     is_dense = max(used, elements) <= MOST_APART * max(own, math.prod(padded))
     whole = operand.dtype.name == problem.stored and padded[depth] == problem.k
     if whole and is_dense and _walks(layout, padded, problem, run):
-        host = HostOperand(number, False, Layout((used,), (1,)), (max(used, elements),), problem.stored, None)
-        return host, Matrices(layout.offset, tuple(steps), row, host.padded[0])
+        return in_place(HostOperand(number, False, layout, padded, problem.stored), elements)
     held = _without(layout, layout.strides, 0)
-    dense = contiguous_strides(tuple([extent if step else 1 for extent, step in zip(batch, steps, strict=True)]))
-    strides = tuple([math.prod(padded) * each if step else 0 for each, step in zip(dense, steps, strict=True)])
     host = HostOperand(number, False, held, (*held.shape[:-2], *padded), problem.stored)
-    return host, Matrices(0, strides, padded[1], math.prod(host.padded))
+    return host, Located(0, (*_batch_strides(layout, math.prod(padded)), padded[1]), math.prod(host.padded))
 
 
-def _packed(layout: Layout, problem: GemmProblem, tiling: Tiling) -> tuple[HostOperand, Matrices]:
+def _packed(layout: Layout, problem: GemmProblem, tiling: Tiling) -> tuple[HostOperand, Located]:
     """Return the host buffer of a constant B in blocks, and the layout of its matrices there, in bytes."""
     held = _without(layout, layout.strides, 0)
     columns = range(0, tiling.columns * tiling.n, tiling.n)
@@ -246,11 +243,15 @@ def _packed(layout: Layout, problem: GemmProblem, tiling: Tiling) -> tuple[HostO
     depth = int(tiling.padded(problem)[2])
     order = PackedOrder(held, depth, starts, tiling.n, tiling.k, problem.blocks.columns)
     nbytes = len(starts) * order.panel_nbytes
-    batch = [(extent if step else 1, step) for extent, step in zip(layout.shape[:-2], layout.strides, strict=False)]
-    dense = contiguous_strides(tuple([extent for extent, _ in batch]))
-    strides = tuple([nbytes * each if step else 0 for each, (_, step) in zip(dense, batch, strict=True)])
     host = HostOperand(1, False, held, (math.prod(held.shape[:-2]) * nbytes,), "uint8", None, order=order)
-    return host, Matrices(0, strides, order.panel_nbytes, host.padded[0])
+    return host, Located(0, (*_batch_strides(layout, nbytes), order.panel_nbytes), host.padded[0])
+
+
+def _batch_strides(layout: Layout, size: int) -> tuple[int, ...]:
+    """Return the distances between matrices of a size along the batch. Repeated ones are stored once."""
+    batch = list(zip(layout.shape[:-2], layout.strides, strict=False))
+    dense = contiguous_strides(tuple([extent if step else 1 for extent, step in batch]))
+    return tuple([size * each if step else 0 for each, (_, step) in zip(dense, batch, strict=True)])
 
 
 def _walks(layout: Layout, padded: tuple[int, int], problem: GemmProblem, run: int) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from npu_tensor.dataflow.array import Tile
 from npu_tensor.dataflow.checks.limits import QUEUE_DEPTH
@@ -42,28 +42,13 @@ from npu_tensor.kernels.gemm.tiling import (
     store_cycles,
     sums_address,
 )
+from npu_tensor.kernels.offer import Located
 
 C_TYPES: Final = {**REGISTERS, "bfloat16": "bfloat16"}
 BLOCK_FLOATS: Final = "#define AIE_API_EMULATE_BFLOAT16_MMUL_WITH_BFP16 1\n"
 MULTIPLY_BYTES: Final = 3072
 SMALL_BYTES: Final = 256
 """Estimated machine code of the product, and of each function that clears sums or spreads a row; in bytes."""
-
-
-class Matrices(NamedTuple):
-    """Location of an operand's matrices in its host buffer, in elements. Rows are contiguous.
-
-    Attributes:
-        offset: Position of the first matrix.
-        batch: Distance between matrices along each dimension of the batch; 0 for a repeated matrix.
-        row: Distance between rows.
-        elements: Elements of the buffer.
-    """
-
-    offset: int
-    batch: tuple[int, ...]
-    row: int
-    elements: int
 
 
 def store_source(problem: GemmProblem, extents: tuple[int, int, int], store_rows: int, epilogue: Epilogue) -> str:
@@ -152,8 +137,8 @@ def design(
     problem: GemmProblem,
     tiling: Tiling,
     epilogue: Epilogue,
-    a: Matrices,
-    b: Matrices,
+    a: Located,
+    b: Located,
     batch: tuple[int, ...] = (),
 ) -> Design:
     """Build the design of one product.
@@ -350,8 +335,8 @@ class _Sequence:
         self,
         problem: GemmProblem,
         tiling: Tiling,
-        a: Matrices,
-        b: Matrices,
+        a: Located,
+        b: Located,
         batch: tuple[int, ...],
         configuration: Configuration,
     ) -> None:
@@ -383,10 +368,7 @@ class _Sequence:
         tiling = self.tiling
         height, width = tiling.rows * tiling.m, tiling.columns * tiling.n
         for c, index in enumerate(product(*map(range, self.batch))):
-            a, b = (
-                matrices.offset + sum(i * step for i, step in zip(index, matrices.batch, strict=True))
-                for matrices in (self.in_a, self.in_b)
-            )
+            a, b = self.in_a.at(*index), self.in_b.at(*index)
             for i in range(0, self.problem.m, height):
                 for j in range(0, self.problem.n, width):
                     yield a, b, c, min(i, self.m - height), min(j, self.n - width)

@@ -18,10 +18,9 @@ from npu_tensor.dtypes import DType, as_dtype
 from npu_tensor.kernels.codegen.storage import EXACT
 from npu_tensor.kernels.gemm import vector_layout
 from npu_tensor.kernels.gemm.epilogue import PROGRAM_BYTES, Epilogue, Reads, epilogue
-from npu_tensor.kernels.offer import HostOperand, Offer, Target, padded_shape
-from npu_tensor.kernels.windows.design import COMPUTE_BYTES, Combine, Planes, Window, WindowProblem, WindowTiles, design
+from npu_tensor.kernels.offer import HostOperand, Located, Offer, Target, in_place, packed, padded_shape
+from npu_tensor.kernels.windows.design import COMPUTE_BYTES, Combine, Window, WindowProblem, WindowTiles, design
 from npu_tensor.ops.declare import Layout
-from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Refusal, Task
 
 __all__ = ["claim_convolution", "claim_pool"]
@@ -117,7 +116,7 @@ def _offer(
     read, planes = _placed(HostOperand(0, False, image, padded, window.dtype, None), source.dtype, tiles.pixels - width)
     padded = (count, *results, wide)
     written, places = _placed(HostOperand(0, True, result, padded, window.result, None), output.dtype)
-    if max(planes.steps[1], places.steps[1]) * 4 > LIMITS["shim"].stride * WORD:
+    if max(planes.strides[1], places.strides[1]) * 4 > LIMITS["shim"].stride * WORD:
         return Refusal("windows: rows lie too far apart for the DMA")
     held = list(_held(task, problem, reads.rows))
     return Offer(
@@ -159,7 +158,7 @@ def _problem(
     return None
 
 
-def _placed(host: HostOperand, dtype: DType, more: int = 0) -> tuple[HostOperand, Planes]:
+def _placed(host: HostOperand, dtype: DType, more: int = 0) -> tuple[HostOperand, Located]:
     """Return the buffer of an image, in place if the DMA can walk it, and the image's location in the buffer.
 
     Args:
@@ -172,12 +171,9 @@ def _placed(host: HostOperand, dtype: DType, more: int = 0) -> tuple[HostOperand
     places = [layout.offset, *steps]
     walks = all(place * as_dtype(host.dtype).itemsize % WORD == 0 for place in places) and min(steps) > 0
     if dtype == as_dtype(host.dtype) and channel == 1 and layout.shape[3] == host.padded[3] and walks:
-        end = layout.bounds[1] + 1
-        host = host._replace(layout=Layout((end,), (1,)), padded=(end + beyond * steps[2],))
-        return host, Planes(layout.offset, (steps[0], steps[1], steps[2]), host.padded[0])
+        return in_place(host, layout.bounds[1] + 1 + beyond * steps[2])
     extents = padded_shape(host.padded, math.prod(host.padded) + beyond * host.padded[3])
-    image, row, pixel, _ = contiguous_strides(extents)
-    return host._replace(padded=extents), Planes(0, (image, row, pixel), math.prod(extents))
+    return packed(host._replace(padded=extents))
 
 
 def _held(task: Task, problem: WindowProblem, rows: Sequence[int]) -> Iterator[HostOperand]:

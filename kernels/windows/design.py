@@ -34,6 +34,7 @@ from npu_tensor.dataflow.design import (
 from npu_tensor.kernels.codegen.cycles import SCALAR_STEP, LoopWork, function
 from npu_tensor.kernels.codegen.emitter import MEMORY
 from npu_tensor.kernels.gemm.epilogue import Epilogue
+from npu_tensor.kernels.offer import Located
 
 TILES, MORE_ROWS, WORDS = 0, 1, 7
 """Places of the words that are rounds of loops, and number of words; see nt/windows.hpp."""
@@ -284,26 +285,13 @@ def configuration(tiles: WindowTiles) -> Configuration:
     return builder.configuration
 
 
-class Planes(NamedTuple):
-    """Location of an image in its host buffer, whose channels are neighbours.
+def _part(located: Located, place: tuple[int, int, int, int], sizes: tuple[int, int, int, int]) -> AccessPattern:
+    """Return the pattern of a part of an image that begins at an image, row, column and channel.
 
-    Attributes:
-        offset: Position of the first element.
-        steps: Distances between images, rows and pixels.
-        elements: Elements of the buffer.
+    sizes: repetitions of all rows, rows, pixels and channels.
     """
-
-    offset: int
-    steps: tuple[int, int, int]
-    elements: int
-
-    def part(self, place: tuple[int, int, int, int], sizes: tuple[int, int, int, int]) -> AccessPattern:
-        """Return the pattern of a part that begins at an image, row, column and channel.
-
-        sizes: repetitions of all rows, rows, pixels and channels.
-        """
-        offset = self.offset + sum(i * step for i, step in zip(place, (*self.steps, 1), strict=True))
-        return AccessPattern(offset, sizes, (0, *self.steps[1:], 1))
+    _, row, pixel = located.strides
+    return AccessPattern(located.at(*place[:3]) + place[3], sizes, (0, row, pixel, 1))
 
 
 class WindowProblem(NamedTuple):
@@ -365,7 +353,7 @@ class WindowProblem(NamedTuple):
         return self.starts[-1] + self.tiles.objects(self.tiles.channels) * self.tiles.row.nbytes // 4
 
 
-def design(problem: WindowProblem, image: Planes, result: Planes, others: tuple[tuple[str, int], ...]) -> Design:
+def design(problem: WindowProblem, image: Located, result: Located, others: tuple[tuple[str, int], ...]) -> Design:
     """Build the design. Its host buffers are the image, the weights, operands of the epilogue, and the result.
 
     others: dtypes and elements of the buffers between the image and the result.
@@ -404,9 +392,9 @@ def design(problem: WindowProblem, image: Planes, result: Planes, others: tuple[
         inside = problem.rows - above - below
         for start, repeats, rows in ((0, above, 1), (max(first, 0), 1, inside), (height - 1, below, 1)):
             if repeats and rows:
-                part = image.part((plane, start, left, channel), (repeats, rows, tiles.pixels, block))
+                part = _part(image, (plane, start, left, channel), (repeats, rows, tiles.pixels, block))
                 yield Step(shared.fifo(f"rows{core}"), pixels, part)
-        part = result.part((plane, row, column, channel), (1, problem.band, tiles.width, block))
+        part = _part(result, (plane, row, column, channel), (1, problem.band, tiles.width, block))
         yield Step(shared.fifo(f"results{core}"), output, part)
 
     def groups(core: int) -> Iterator[list[Step]]:

@@ -24,10 +24,10 @@ from npu_tensor.dataflow.design import DEFAULT_STACK, Design, Source
 from npu_tensor.dtypes import DType
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import gemm
-from npu_tensor.kernels.gemm.design import Matrices, configuration, design
+from npu_tensor.kernels.gemm.design import configuration, design
 from npu_tensor.kernels.gemm.epilogue import Epilogue
 from npu_tensor.kernels.gemm.tiling import LANES, PACK_SECONDS, GemmProblem, Tiling, bank_conflicts, ranked, search
-from npu_tensor.kernels.offer import Offer, Target
+from npu_tensor.kernels.offer import Located, Offer, Target
 from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.simulated_array import SimulatedArray
@@ -294,11 +294,11 @@ def test_far_apart_elements_are_brought_together_by_the_host() -> None:
 # --- designs with given tiles: one compilation serves many extents
 
 
-def dense(problem: GemmProblem, tiling: Tiling) -> tuple[Matrices, Matrices]:
+def dense(problem: GemmProblem, tiling: Tiling) -> tuple[Located, Located]:
     """A and B, each whole and padded."""
     m, n, k = map(int, tiling.padded(problem))
     rows, columns = (n, k) if problem.transposed else (k, n)
-    return Matrices(0, (), k, m * k), Matrices(0, (), columns, rows * columns)
+    return Located(0, (k,), m * k), Located(0, (columns,), rows * columns)
 
 
 def product(problem: GemmProblem, tiling: Tiling, a: Array, b: Array, made: Design | None = None) -> Array:
