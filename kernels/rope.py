@@ -28,8 +28,9 @@ from npu_tensor.dataflow.design import (
     Source,
     range_,
 )
-from npu_tensor.dtypes import bfloat16, float16, float32
+from npu_tensor.dtypes import float32
 from npu_tensor.kernels.codegen.cycles import SCALAR_STEP, function
+from npu_tensor.kernels.codegen.storage import rounding_refusal
 from npu_tensor.kernels.movement.copies import pattern
 from npu_tensor.kernels.offer import HostOperand, Offer, Target, padded_shape
 from npu_tensor.ops.contraction import rope_rates
@@ -148,11 +149,8 @@ class RotationTable(NamedTuple):
 def claim(task: Task, target: Target) -> Offer | Refusal:
     """Return an offer for `rotate` on bfloat16, and on float16 and float32 if they may be rounded to bfloat16."""
     x, positions, *factors = task.tensors
-    if x.dtype not in (bfloat16, float16, float32):
-        return Refusal(f"rope: no kernel for {x.dtype}")
-    allowed = {float32: ("bfloat16",), float16: ("bfloat16", "emulate")}
-    if x.dtype in allowed and target.float32 not in allowed[x.dtype]:
-        return Refusal(f"rope: rounds {x.dtype} to bfloat16, the policy for float32 is {target.float32}")
+    if (refusal := rounding_refusal("rope", x.dtype, target)) is not None:
+        return refusal
     *lead, tokens, heads, features = x.layout.shape
     if features > LONGEST_ROW:
         return Refusal(f"rope: rows of {features} features, more than {LONGEST_ROW}")

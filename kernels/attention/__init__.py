@@ -6,12 +6,12 @@ values. Heads of one query are rows of one tile if they share keys.
 
 from __future__ import annotations
 
-import itertools
 import math
 from functools import partial
 from typing import Final
 
 from npu_tensor.dataflow.checks.limits import LIMITS, WORD
+from npu_tensor.dataflow.columns import divide
 from npu_tensor.dtypes import bfloat16, float16, float32
 from npu_tensor.kernels.attention.design import (
     CORES,
@@ -21,6 +21,7 @@ from npu_tensor.kernels.attention.design import (
     AttentionTiles,
     design,
 )
+from npu_tensor.kernels.codegen.storage import rounding_refusal
 from npu_tensor.kernels.gemm import MOST_TRANSFERS
 from npu_tensor.kernels.offer import HostOperand, Located, Offer, Target, in_place, packed
 from npu_tensor.ops.declare import Layout
@@ -36,11 +37,8 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     """Return an offer for `attention` on bfloat16, and on float16 and float32 if they may be rounded to bfloat16."""
     query, key, value, *masks = task.tensors
     for each in (query, key, value):
-        allowed = {float32: ("bfloat16",), float16: ("bfloat16", "emulate"), bfloat16: (target.float32,)}
-        if target.float32 not in allowed.get(each.dtype, ()):
-            return Refusal(
-                f"attention: rounds {each.dtype.name} to bfloat16, the policy for float32 is {target.float32}"
-            )
+        if (refusal := rounding_refusal("attention", each.dtype, target)) is not None:
+            return refusal
     q, k, v = (each.layout for each in (query, key, value))
     features, scale = q.shape[3], float(task.attributes["scale"])
     if features not in FEATURES or v.shape[3] != features:
@@ -145,17 +143,8 @@ def _problem(
     softcap: float,
     columns: int,
 ) -> AttentionProblem:
-    """Divide the columns among heads and queries so that the busiest one has as few rounds as possible.
-
-    Powers of two make few configurations.
-    """
-    units, rounds = math.prod(batch), -(-queries // tiles.round_rows)
-    pairs = [
-        (a, b)
-        for a, b in itertools.product([1 << bits for bits in range(columns.bit_length())], repeat=2)
-        if a * b <= columns and a <= units and b <= rounds
-    ]
-    heads, shares = min(pairs, key=lambda pair: (-(-units // pair[0]) * -(-rounds // pair[1]), pair[0] * pair[1]))
+    """Divide the columns among heads and queries."""
+    heads, shares = map(int, divide(columns, math.prod(batch), -(-queries // tiles.round_rows)))
     tiles = tiles._replace(columns=heads * shares)
     return AttentionProblem(tiles, batch, queries, keys, scale, is_causal, softcap, heads)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from npu_tensor.dtypes import DType
 from npu_tensor.kernels.offer import Float32, Target
 from npu_tensor.task import Refusal, Task
 
@@ -21,6 +22,16 @@ _AS: Final[Mapping[Float32, Mapping[str, str]]] = {
 }
 # float32 results are not rounded. An int64 result is computed in int32 if it cannot overflow; the families check that.
 _RESULT_AS: Final = {"float32": "float32", "int64": "int32"}
+
+
+def rounding_refusal(family: str, dtype: DType, target: Target) -> Refusal | None:
+    """Return the reason why a family that computes with bfloat16 may not round an operand to it, or None."""
+    policies = {"bfloat16": (target.float32,), "float16": ("bfloat16", "emulate"), "float32": ("bfloat16",)}
+    if dtype.name not in policies:
+        return Refusal(f"{family}: no kernel for {dtype.name}")
+    if target.float32 not in policies[dtype.name]:
+        return Refusal(f"{family}: rounds {dtype.name} to bfloat16, the policy for float32 is {target.float32}")
+    return None
 
 
 def host_dtypes(task: Task, target: Target) -> tuple[str | None, ...] | Refusal:

@@ -15,6 +15,7 @@ import numpy as np
 
 from npu_tensor.dataflow.array import ARRAYS, STREAM_BYTES_PER_CYCLE, Arch
 from npu_tensor.dataflow.checks.limits import LIMITS, STATIC_SIZE, WORD
+from npu_tensor.dataflow.columns import divide
 from npu_tensor.dataflow.cost import CALL_CYCLES, LOCK_CYCLES, RUN_BYTES
 from npu_tensor.kernels.codegen.cycles import LOOP_CYCLES, SCALAR_COPY, LoopWork, function
 from npu_tensor.kernels.gemm.tiling import (
@@ -203,21 +204,9 @@ class ConvTiling(NamedTuple):
 
 
 def shares(problem: ConvProblem, tiling: ConvTiling) -> Pair:
-    """Divide the columns of the array among groups of outputs and boxes; powers of two make few configurations."""
-    groups, boxes = (int(number) for number in _shares(problem, tiling))
+    """Divide the columns of the array among groups of outputs and boxes."""
+    groups, boxes = map(int, divide(problem.columns, *tiling.work(problem)))
     return groups, boxes
-
-
-def _shares(problem: ConvProblem, tiling: ConvTiling) -> tuple[Any, Any]:
-    """Return the columns that have different groups of outputs, and those that have different boxes."""
-    powers = [1 << bits for bits in range(problem.columns.bit_length())]
-    pairs = np.array([(a, b) for a in powers for b in powers if a * b <= problem.columns])
-    groups, boxes = (np.asarray(number)[..., None] for number in tiling.work(problem))
-    # The busiest column decides, then fewer columns. A column without work would wait forever.
-    rounds = -(-groups // pairs[:, 0]) * -(-boxes // pairs[:, 1]) + np.prod(pairs, 1) / 1024
-    rounds = np.where((pairs[:, 0] <= groups) & (pairs[:, 1] <= boxes), rounds, np.inf)
-    best = pairs[np.argmin(rounds, -1)]
-    return best[..., 0], best[..., 1]
 
 
 def multiplying_cycles(problem: ConvProblem, tiling: ConvTiling) -> Any:
@@ -335,7 +324,7 @@ def _seconds(problem: ConvProblem, tiles: ConvTiling) -> Any:
     array, product = ARRAYS[problem.arch], problem.product
     size, result_size = product.sizes
     groups, boxes = tiles.work(problem)
-    group_columns, box_columns = _shares(problem, tiles)
+    group_columns, box_columns = divide(problem.columns, groups, boxes)
     own_groups, own_boxes = -(-groups // group_columns), -(-boxes // box_columns)
     chunks, locks = -(-problem.channels // tiles.channels), 2 * LOCK_CYCLES
     cycles = multiplying_cycles(problem, tiles) + filling_cycles(problem, tiles)

@@ -48,7 +48,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     order = problem.order
     if problem.turns > MOST_TURNS:
         return Refusal(f"the weights would stream by {problem.turns} times, more than {MOST_TURNS}")
-    if order.units > MOST_UNITS or problem.results_of([part for part in problem.parts if part.units]) is None:
+    if order.units > MOST_UNITS or any(problem.results_of(part) is None for part in problem.parts if part.units):
         return Refusal(f"rows of {rows} results lie too far apart for the DMA")
     flat = joined(x.layout)
     result = Layout((tokens, rows), (rows, 1), task.outputs[0].layout.offset)

@@ -25,10 +25,9 @@ from npu_tensor.kernels.quantized.design import (
     IN_FLIGHT,
     MOST_FEATURES,
     ChannelPart,
-    busy,
     configuration,
     divided,
-    set_words,
+    start,
 )
 from npu_tensor.kernels.rope import RotationTable, angles_of
 from npu_tensor.ops.declare import Layout
@@ -115,7 +114,7 @@ class RowProblem(NamedTuple):
     def extents(self, part: ChannelPart) -> list[int]:
         """Return the words that the cores of a channel compute; see `Extent` in nt/quantized.hpp."""
         _, objects = self.span(part)
-        return [2 * objects - 1, 1, 0, part.units, self.word] if part.units else []
+        return [2 * objects - 1, 1, 0, part.units, self.word]
 
 
 def claim(format: BlockFormat, target: Target, task: Task) -> Offer | None:
@@ -207,16 +206,14 @@ def _tree(program: Program, number: int) -> Any:
 
 def design(problem: RowProblem) -> Design:
     """Build the design. Its host buffers are the two rows and the result, as words."""
-    shared = configuration(problem.arch, problem.columns, problem.format, "bfloat16")
-    sequence = SequenceBuilder(shared)
+    sequence = SequenceBuilder(configuration(problem.arch, problem.columns, problem.format, "bfloat16"))
     rows = [
         sequence.host_buffer(name, "int32", (offset + problem.read) * ITEM // WORD)
         for name, offset in zip(("a", "b"), problem.offsets, strict=True)
     ]
     result = sequence.host_buffer("result", "int32", problem.units * UNIT * ITEM // WORD)
-    set_words(sequence, problem.word, list(map(problem.extents, problem.parts)))
     steps = []
-    for (objects, results), part in busy(shared, problem.parts):
+    for objects, results, part in start(sequence, problem.word, problem.parts, problem.extents):
         first, count = problem.span(part)
         pattern = AccessPattern.linear(count * object_bytes(problem.format) // WORD, first * ITEM // WORD)
         for row, offset in zip(rows, problem.offsets, strict=True):

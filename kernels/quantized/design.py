@@ -11,7 +11,7 @@ results are computed as they leave.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -125,32 +125,37 @@ class QuantizedProblem(NamedTuple):
         return self.order.units * CORES * LANES
 
     @property
-    def x(self) -> AccessPattern:
-        """Access pattern for the words of the first turn's rows of x, padded to the end of an object."""
-        return AccessPattern.linear(self.x_objects * object_bytes(self.order.format) // WORD)
+    def word(self) -> int:
+        """Word of the cores; see `compute_extents` in nt/quantized.hpp."""
+        return self.order.units << 15 | self.share - 1 << 10 | self.features // self.order.format.block - 1
 
-    def weights_of(self, parts: Sequence[ChannelPart]) -> list[AccessPattern]:
-        """Return the access patterns for the weights of each part."""
-        objects, words = self.order.objects, object_bytes(self.order.format) // WORD
-        return [AccessPattern.linear(part.units * objects * words, part.first * objects * words) for part in parts]
+    def extents(self, part: ChannelPart) -> list[int]:
+        """Return the words that the cores of a channel compute; see `Extent` in nt/quantized.hpp."""
+        blocks = self.features // self.order.format.block
+        return [self.x_objects - 1, part.units, self.order.objects, self.share, blocks]
 
-    def results_of(self, parts: Sequence[ChannelPart]) -> list[AccessPattern] | None:
-        """Return the destinations of the first turn's results for each part, in the order in which the cores emit them.
+    def weights_of(self, part: ChannelPart) -> AccessPattern:
+        """Return the access pattern for the weights of a part."""
+        unit = self.order.objects * object_bytes(self.order.format) // WORD
+        return AccessPattern.linear(part.units * unit, part.first * unit)
+
+    def results_of(self, part: ChannelPart) -> AccessPattern | None:
+        """Return the destinations of the first turn's results of a part, in the order in which the cores emit them.
 
         Returns None if they lie too far apart for the DMA.
         """
-        width, row = self.words(CORES * LANES), self.words(self.padded_rows)
-        first: dict[int, AccessPattern] = {}
-        for units in {part.units for part in parts}:
-            loops = pattern(0, [(units, width), (self.share, row), (width, 1)], 1)
-            if loops is None:
-                return None
-            first[units] = loops
-        return [first[part.units].moved(part.first * width) for part in parts]
+        width = self.words(CORES * LANES)
+        loops = _loops(part.units, self.share, width, self.words(self.padded_rows))
+        return loops and loops.moved(part.first * width)
 
     def words(self, elements: int) -> int:
         """Convert a number of elements of x or of the result to words."""
         return elements * as_dtype(self.stored).itemsize // WORD
+
+
+@lru_cache(maxsize=64)
+def _loops(units: int, rows: int, width: int, row: int) -> AccessPattern | None:
+    return pattern(0, [(units, width), (rows, row), (width, 1)], 1)
 
 
 def _source(format: BlockFormat, stored: str, columns: int) -> Source:
@@ -252,52 +257,54 @@ def configuration(arch: Arch, columns: int, format: BlockFormat, stored: str) ->
     return builder.configuration
 
 
-def busy(
-    shared: Configuration, parts: Iterable[ChannelPart]
-) -> Iterator[tuple[tuple[ObjectFifo, ObjectFifo], ChannelPart]]:
-    """Yield the fifos of each channel that is not idle, its stream of objects and its results, and its part."""
-    for (column, channel), part in zip(itertools.product(range(shared.columns), range(CHANNELS)), parts, strict=True):
-        if part.units:
-            yield (shared.fifo(f"objects{channel}_{column}"), shared.fifo(f"result{channel}_{column}")), part
+def start(
+    sequence: SequenceBuilder, word: int, parts: Sequence[ChannelPart], extents: Callable[[ChannelPart], list[int]]
+) -> list[tuple[ObjectFifo, ObjectFifo, ChannelPart]]:
+    """Write the word of a run to all cores, and state the extents that they compute from it; zeros if they are idle.
 
-
-def set_words(sequence: SequenceBuilder, word: int, extents: Sequence[Sequence[int]]) -> None:
-    """Write the word of a run to all cores, and state what those of each channel compute; nothing if it is idle."""
-    for parameter in sequence.configuration.parameters:
+    Returns:
+        The stream of objects, the results and the part of each busy channel.
+    """
+    shared = sequence.configuration
+    for parameter in shared.parameters:
         sequence.write(parameter, [word])
-    buffers = [each for each in sequence.configuration.core_buffers if each.name.startswith("extents")]
+    buffers = [each for each in shared.core_buffers if each.name.startswith("extents")]
     for number, buffer in enumerate(buffers):
-        sequence.expect(buffer, extents[number // CORES] or [0] * EXTENTS)
+        part = parts[number // CORES]
+        sequence.expect(buffer, extents(part) if part.units else [0] * EXTENTS)
+    channels = itertools.product(range(shared.columns), range(CHANNELS))
+    return [
+        (shared.fifo(f"objects{channel}_{column}"), shared.fifo(f"result{channel}_{column}"), part)
+        for (column, channel), part in zip(channels, parts, strict=True)
+        if part.units
+    ]
 
 
 def design(problem: QuantizedProblem) -> Design:
     """Build the design. Its host buffers are x, the weights in their block order, and the result; as words."""
     shared = configuration(problem.arch, problem.columns, problem.order.format, problem.stored)
-    block = problem.order.format.block
-    sequence, blocks = SequenceBuilder(shared), problem.features // block
+    sequence = SequenceBuilder(shared)
     x = sequence.host_buffer("x", "int32", problem.words(problem.x_elements))
     weights = sequence.host_buffer("weights", "int32", problem.order.nbytes // WORD)
     result = sequence.host_buffer("result", "int32", problem.words(problem.tokens * problem.padded_rows))
-    more, share = problem.x_objects - 1, problem.share
-    word = problem.order.units << 15 | share - 1 << 10 | blocks - 1
-    extents = [[more, part.units, problem.order.objects, share, blocks] if part.units else [] for part in problem.parts]
-    set_words(sequence, word, extents)
-    ends, parts = zip(*busy(shared, problem.parts), strict=True)
-    result_patterns = problem.results_of(parts)
-    assert result_patterns is not None
-    streams = list(zip(ends, problem.weights_of(parts), result_patterns, strict=True))
+    streams = []
+    for objects, results, part in start(sequence, problem.word, problem.parts, problem.extents):
+        stored = problem.results_of(part)
+        assert stored is not None
+        streams.append((objects, results, problem.weights_of(part), stored))
+    row = AccessPattern.linear(problem.x_objects * object_bytes(problem.order.format) // WORD)
 
-    def turn(start: int) -> Iterator[Step]:
-        rows = problem.x.moved(start * problem.words(problem.features))
-        place = start * problem.words(problem.padded_rows)
-        for (objects, results), blocks_of_part, results_of_part in streams:
+    def turn(first: int) -> Iterator[Step]:
+        rows = row.moved(first * problem.words(problem.features))
+        for objects, results, blocks, stored in streams:
             yield Step(objects, x, rows)
-            yield Step(objects, weights, blocks_of_part)
-            yield Step(results, result, results_of_part.moved(place))
+            yield Step(objects, weights, blocks)
+            yield Step(results, result, stored.moved(first * problem.words(problem.padded_rows)))
 
     pipeline(sequence, map(turn, problem.starts), IN_FLIGHT)
     names = (f"{name} {problem.order.format}" for name in ("quantized_keep", "quantized"))
     keep, product = (function(name, problem.arch) for name in names)
+    block = problem.order.format.block
     x_blocks = min(problem.x_object_elements, problem.share * problem.features) // block
     multiply = OBJECT_FEATURES // block * problem.share * product.loop(1)
     return sequence.build({"nt_keep": keep.loop(x_blocks), "nt_multiply": multiply})

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from npu_tensor.dataflow.array import Array, Tile
 from npu_tensor.dataflow.checks.limits import LIMITS, QUEUE_DEPTH, SHIM_DESCRIPTORS
@@ -55,6 +57,21 @@ def cores_per_column(array: Array, inputs: int, outputs: int) -> int:
     channels = LIMITS["memtile"].channels
     most, least = max(inputs, outputs), min(inputs, outputs)
     return max(cores for cores in range(1, array.core_rows + 1) if cores == 1 or cores * most + least <= channels)
+
+
+def divide(columns: int, first: Any, second: Any) -> tuple[Any, Any]:
+    """Divide columns among the parts of a task that is cut in two ways; their numbers may be arrays.
+
+    The busiest column decides, then fewer columns. Powers of two make few configurations. A column without work would
+    wait forever.
+    """
+    powers = [1 << bits for bits in range(columns.bit_length())]
+    pairs = np.array([(a, b) for a in powers for b in powers if a * b <= columns])
+    a, b = (np.asarray(number)[..., None] for number in (first, second))
+    rounds = -(-a // pairs[:, 0]) * -(-b // pairs[:, 1]) + np.prod(pairs, 1) / 1024
+    rounds = np.where((pairs[:, 0] <= a) & (pairs[:, 1] <= b), rounds, np.inf)
+    best = pairs[np.argmin(rounds, -1)]
+    return best[..., 0], best[..., 1]
 
 
 def scatter(builder: Builder, name: str, type: ObjectType, cores: Sequence[Tile], depth: int = 2) -> ColumnStream:
