@@ -18,6 +18,7 @@ import numpy as np
 
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.kernels.codegen.cycles import NO_FORMS, PrimitiveForm, has_code
+from npu_tensor.kernels.offer import Word
 from npu_tensor.ops.analysis import Precision, exact_in_bfloat16, needed, nonnegative, precisions, roundable
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.ops.primitives import PRIMITIVES
@@ -174,6 +175,24 @@ def _float32(value: float) -> np.float32:
 def broadcast(expression: str, dtype: str, lanes: int) -> str:
     """Return a C++ expression with the same number in every lane of a register."""
     return f"nt::broadcast<{REGISTERS[dtype]}, {lanes}>({expression})"
+
+
+def word_dtype(program: Program, slot: int) -> Word | None:
+    """Return the dtype in which the number in a slot is passed, or None if the program reads it in two ways."""
+    words: set[Word] = {
+        "float32" if step.dtype == "float32" else "bool" if step.dtype == "bool" else "int32"
+        for step in program.instructions
+        if step.primitive == "scalar" and step.value == slot
+    }
+    if len(words) > 1:
+        return None
+    return words.pop() if words else "float32"
+
+
+def broadcast_word(words: str, number: int, dtype: str, lanes: int) -> str:
+    """Return the C++ for a register with a word of the runtime parameters `words` in every lane."""
+    cast = "__builtin_bit_cast(float, " if dtype == "float32" else f"static_cast<{REGISTERS[dtype]}>("
+    return broadcast(f"{cast}{words}[{number}])", dtype, lanes)
 
 
 def choose(

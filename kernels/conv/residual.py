@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.kernels.codegen import cycles, emitter
-from npu_tensor.kernels.codegen.words import runtime_word
 from npu_tensor.kernels.gemm.epilogue import LANES
 from npu_tensor.kernels.offer import Word
 from npu_tensor.ops.analysis import Precision, needed
@@ -90,7 +89,7 @@ def split(task: Task, arch: Arch) -> Split | Refusal | None:
         stored: f"nt::load<{emitter.REGISTERS[instructions[stored].dtype]}, {LANES}>(results)",
         **dict.fromkeys(loads, "image"),
         **{
-            index: emitter.broadcast(runtime_word("words", own + place, each.dtype), each.dtype, LANES)
+            index: emitter.broadcast_word("words", own + place, each.dtype, LANES)
             for place, (index, each) in enumerate(zip(numbers, scalars, strict=True))
         },
     }

@@ -7,7 +7,6 @@ from functools import partial
 from npu_tensor.dtypes import float16, float32
 from npu_tensor.kernels.codegen import emitter
 from npu_tensor.kernels.codegen.storage import host_dtypes, is_rounded
-from npu_tensor.kernels.codegen.words import word_dtype
 from npu_tensor.kernels.elementwise.design import PROGRAM_BYTES, cost, cycles, design
 from npu_tensor.kernels.elementwise.source import Formula
 from npu_tensor.kernels.elementwise.tiling import ElementwisePlan, StridedOperand, collapse, plans
@@ -28,7 +27,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
         return Refusal(reason)
     tensors = [number for number, operand in enumerate(task.inputs) if operand.layout is not None]
     numbers = [number for number, operand in enumerate(task.inputs) if operand.layout is None]
-    words = [(number, word_dtype(task.program, number)) for number in numbers]
+    words = [(number, emitter.word_dtype(task.program, number)) for number in numbers]
     if any(dtype is None for _, dtype in words):
         return Refusal("a number that is used as a float and as an integer")
     layouts = [layout for operand in task.inputs if (layout := operand.layout) is not None]

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.kernels.codegen import emitter
-from npu_tensor.kernels.codegen.words import runtime_word
 from npu_tensor.kernels.elementwise.tiling import ElementwiseForm
 from npu_tensor.ops.analysis import Precision
 from npu_tensor.ops.expression import Program
@@ -114,7 +113,7 @@ def map_text(form: ElementwiseForm, formula: Formula, unrolled: int = 1) -> str:
         slot, dtype = formula.slots[instruction.value], instruction.dtype
         register = "bfloat16" if number in choice.short else emitter.REGISTERS[dtype]
         if slot < 0:
-            expressions[number] = emitter.broadcast(runtime_word("words", ~slot, dtype), dtype, lanes)
+            expressions[number] = emitter.broadcast_word("words", ~slot, dtype, lanes)
         elif slot in form.columns:
             expressions[number] = f"nt::broadcast<{register}, {lanes}>({register}(in{slot}[value]))"
         else:

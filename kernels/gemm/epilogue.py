@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 from npu_tensor.dataflow.array import Arch
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.kernels.codegen import cycles, emitter
-from npu_tensor.kernels.codegen.words import runtime_word
 from npu_tensor.kernels.offer import Word
 from npu_tensor.ops.analysis import Precision
 from npu_tensor.task import Input, Refusal, Task
@@ -136,10 +135,7 @@ def _operands(task: Task, word: Word) -> tuple[dict[int, str], Reads] | Refusal:
         if instruction.value == 0:
             expressions[number] = _load("sums + j", word, instruction.dtype)
         elif instruction.primitive == "scalar":
-            place = _place(scalars, slot)
-            expressions[number] = emitter.broadcast(
-                runtime_word("words", place, instruction.dtype), instruction.dtype, LANES
-            )
+            expressions[number] = emitter.broadcast_word("words", _place(scalars, slot), instruction.dtype, LANES)
         elif _is_row(task.inputs[slot]):
             expressions[number] = _load(f"row{_place(rows, slot)} + across", word, instruction.dtype)
         elif _is_column(task.inputs[slot]):

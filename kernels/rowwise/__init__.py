@@ -13,7 +13,6 @@ from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.kernels.codegen import emitter
 from npu_tensor.kernels.codegen.cycles import has_code
 from npu_tensor.kernels.codegen.storage import host_dtypes
-from npu_tensor.kernels.codegen.words import word_dtype
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.kernels.rowwise.cost import code_bytes
 from npu_tensor.kernels.rowwise.design import design
@@ -53,7 +52,7 @@ def claim(task: Task, target: Target) -> Offer | Refusal:
     why_not = _unable(program)
     if why_not is not None:
         return Refusal(why_not)
-    dtypes = [name or word_dtype(program, number) for number, name in enumerate(stored)]
+    dtypes = [name or emitter.word_dtype(program, number) for number, name in enumerate(stored)]
     layouts = tuple(None if i.layout is None else row_layout(i.layout, task.rows) for i in task.inputs)
     results = tuple(row_layout(output.layout, task.rows) for output in task.outputs)
     access = _input_access(layouts)
@@ -85,7 +84,7 @@ def _offer(task: RowTask, target: Target) -> Offer | Refusal:
     plan = next((plan for plan in plans if plan.pitch <= longest), None)
     if plan is None:
         return Refusal(_obstacle(row, task.length, pitch, longest))
-    scalars = tuple((slot, word_dtype(row.program, slot) or "float32") for slot in row.numbers)
+    scalars = tuple((slot, emitter.word_dtype(row.program, slot) or "float32") for slot in row.numbers)
     return Offer("rowwise", plan.reason(), partial(design, plan, target.array.arch), plan.operands(), scalars)
 
 
@@ -110,7 +109,10 @@ def _unable(program: Program) -> str | None:
                 return f"{instruction.primitive} of {operand} is left to the CPU"
         if reduces(instruction) or instruction.primitive in ("load", "scalar", "index"):
             inputs.append(number)
-    if any(i.primitive == "scalar" and i.value >= 0 and not word_dtype(program, i.value) for i in program.instructions):
+    if any(
+        i.primitive == "scalar" and i.value >= 0 and not emitter.word_dtype(program, i.value)
+        for i in program.instructions
+    ):
         return "a number is used as a float and as an integer"
     reason = emitter.refusal(program, inputs, range(len(program.instructions)))
     return reason and f"{reason} is left to the CPU"

@@ -15,7 +15,6 @@ from typing import Final
 
 from npu_tensor.dataflow.design import Source
 from npu_tensor.kernels.codegen import emitter
-from npu_tensor.kernels.codegen.words import runtime_word
 from npu_tensor.kernels.rowwise.cost import RowLoop
 from npu_tensor.kernels.rowwise.program import (
     VECTOR_BYTES,
@@ -97,7 +96,7 @@ class _Code:
         if slot == ROW_LENGTH_SLOT:
             length = emitter.broadcast("length", "int32", self.lanes)
             return length if dtype == "int32" else f"nt::cast<{emitter.REGISTERS[dtype]}>({length})"
-        return emitter.broadcast(runtime_word("parameters", self.row.numbers.index(slot), dtype), dtype, self.lanes)
+        return emitter.broadcast_word("parameters", self.row.numbers.index(slot), dtype, self.lanes)
 
     def statements(
         self,
