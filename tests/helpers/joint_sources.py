@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -56,6 +56,18 @@ def compile_together(designs: Iterable[Design], patch: pytest.MonkeyPatch) -> No
                 kept = host_compiler.library(source, arch, functions)
             file = kept.description["files"][host_compiler.SUFFIX]
             patch.setitem(host_compiler._loaded, file["sha256"], _Part(libraries[arch], number))
+
+
+def compiled_together(designs: Callable[[], Iterable[Design]], autouse: bool = True) -> Any:
+    """Return a fixture that compiles the kernels of designs together for the tests of a module."""
+
+    @pytest.fixture(scope="module", autouse=autouse)
+    def compiled(less_optimised: None) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            compile_together(designs(), patch)
+            yield
+
+    return compiled
 
 
 def _placeholder(compiler: object, arch: Arch, source: Source, *rest: Any) -> dict[str, Path]:

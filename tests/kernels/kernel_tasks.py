@@ -19,25 +19,27 @@ from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program
 from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.npu.packing import pack, unpack
+from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.sim.simulated_array import SimulatedArray
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.spec import Spec, contiguous_strides
-from npu_tensor.task import Input, Output, Refusal, Task, TensorInput
+from npu_tensor.task import Fusion, Input, Output, Refusal, Task, TensorInput
 from npu_tensor.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 
 
-def target(arch: str, columns: int = 0, float32: Float32 = "exact") -> Target:
-    """The first columns of an array, by default all."""
-    array = ARRAYS[arch]  # type: ignore[index]
+def target(name: str, columns: int = 0, float32: Float32 = "exact") -> Target:
+    """The first columns of an array or of a simulated NPU, by default all."""
+    array = SIMULATED.get(name) or ARRAYS[name]  # type: ignore[index]
     return Target(array, columns or array.columns, float32)
 
 
+WHOLE = {arch: target(arch) for arch in ARRAYS}
 TARGETS = [target(arch, columns) for arch, array in ARRAYS.items() for columns in range(1, 1 + array.columns)]
 """Every number of columns of both arrays."""
 
-arrays = pytest.mark.parametrize("where", [target(arch) for arch in ARRAYS], ids=list(ARRAYS))
+arrays = pytest.mark.parametrize("where", WHOLE.values(), ids=list(WHOLE))
 
 
 def random_bits(shape: tuple[int, ...], dtype: DType, seed: int = 0) -> Array:
@@ -79,10 +81,22 @@ def data_task(name: str, views: list[Array], bases: list[Array], *attributes: An
     return Task("data", (len(views),), (name,), inputs, (output,), call.spec.shape, call=call)
 
 
+def task_of(result: Tensor, fusion: Fusion = SimulatedDevice.fusion) -> Task:
+    """Return the only task of a recorded result."""
+    (task,) = cut(structure_of([result._node]), fusion).tasks
+    return task
+
+
 def conv_of(result: Tensor) -> Task:
     """Return the task of the only convolution among those of a recorded result."""
     (task,) = (each for each in cut(structure_of([result._node]), SimulatedDevice.fusion).tasks if each.kind == "conv")
     return task
+
+
+def nmse(found: Array, expected: Array) -> float:
+    """Normalized mean square error; results must be zeros if those expected are."""
+    found, expected = found.astype(np.float64), expected.astype(np.float64)
+    return float(((found - expected) ** 2).sum() / ((expected**2).sum() or 1.0))
 
 
 def clipped(values: Array, least: int = -128) -> Array:

@@ -1,7 +1,6 @@
 """Attention on the simulated array against the formula in float64."""
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import ml_dtypes
@@ -9,21 +8,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from joint_sources import compile_together
-from kernel_tasks import TARGETS, accepted, data_task, layout_of, simulate, target
+from joint_sources import compiled_together
+from kernel_tasks import TARGETS, WHOLE, accepted, arrays, data_task, layout_of, nmse, simulate
+from running import needs_compiler
 
 import npu_tensor as nt
 from npu_tensor.kernels import attention
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.runtime.npu.packing import form_of
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.task import Refusal, Task
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, int, int, int, int, int]
 """Batch, query heads, key heads, queries, keys, features."""
 
-WHOLE = {"aie2": target("aie2"), "aie2p": target("aie2p")}
 CASES: dict[str, tuple[Shape, bool, bool]] = {
     "one tile": ((1, 1, 1, 16, 32, 64), False, False),
     "few queries, keys that fill no block": ((2, 3, 1, 5, 7, 64), False, False),
@@ -45,20 +43,16 @@ CASES: dict[str, tuple[Shape, bool, bool]] = {
 }
 """Shape, is_causal, has a mask."""
 
-arrays = pytest.mark.parametrize("where", WHOLE.values(), ids=list(WHOLE))
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+pytestmark = needs_compiler
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _compiled() -> Iterator[None]:
-    offers = [
-        attention.claim(_task(_operands(shape, masked), is_causal), where)
+_compiled = compiled_together(
+    lambda: [
+        accepted(attention.claim(_task(_operands(shape, masked), is_causal), where))
         for shape, is_causal, masked in CASES.values()
         for where in WHOLE.values()
     ]
-    with pytest.MonkeyPatch.context() as patch:
-        compile_together([accepted(offer) for offer in offers], patch)
-        yield
+)
 
 
 def _operands(shape: Shape, masked: bool = False, seed: int = 0, size: float = 1.0) -> list[Array]:
@@ -108,19 +102,13 @@ def _result(operands: list[Array], where: Target, *options: Any) -> Array:
     return result
 
 
-def _error(result: Array, expected: Array) -> float:
-    """Normalized mean square error."""
-    squares = (expected**2).sum()  # zero if all keys are masked
-    return float(((result.astype(np.float64) - expected) ** 2).sum() / (squares or 1.0))
-
-
 @pytest.mark.parametrize("case", list(CASES))
 @arrays
 def test_against_float64(case: str, where: Target) -> None:
     """Weights and results are rounded to bfloat16, which is an error of 2.8e-6 each."""
     shape, is_causal, masked = CASES[case]
     operands = _operands(shape, masked)
-    assert _error(_result(operands, where, is_causal), _expected(operands, is_causal)) <= 8e-6
+    assert nmse(_result(operands, where, is_causal), _expected(operands, is_causal)) <= 8e-6
 
 
 CAPPED = [
@@ -138,7 +126,7 @@ def test_soft_caps(case: str, where: Target) -> None:
     shape, is_causal, masked = CASES[case]
     operands = _operands(shape, masked, size=5.0)
     options = (is_causal, None, 5.0)
-    assert _error(_result(operands, where, *options), _expected(operands, *options)) <= 8e-6
+    assert nmse(_result(operands, where, *options), _expected(operands, *options)) <= 8e-6
 
 
 @arrays
@@ -148,7 +136,7 @@ def test_large_scores_reach_the_cap(where: Target) -> None:
     for exponent in range(38, 50, 2):
         operands = _operands(shape, masked, size=2.0**exponent)
         options = (is_causal, None, 5.0)
-        assert _error(_result(operands, where, *options), _expected(operands, *options)) <= 8e-6
+        assert nmse(_result(operands, where, *options), _expected(operands, *options)) <= 8e-6
 
 
 @pytest.mark.parametrize("softcap", [-1.0, 2.0**10, math.inf, math.nan])
@@ -179,7 +167,7 @@ def test_scores_that_grow(where: Target) -> None:
     operands[0][:] = np.abs(operands[0])
     operands[1][:] = np.linspace(0.0, 4.0, 128)[:, None].astype(np.float32)
     result = _result(operands, where)
-    assert _error(result, _expected(operands)) <= 8e-6
+    assert nmse(result, _expected(operands)) <= 8e-6
 
 
 @arrays
@@ -209,7 +197,7 @@ def test_views(where: Target) -> None:
     task = data_task("attention", views, bases, 0.125, False, 0.0)
     offer = attention.claim(task, where)
     (result,) = simulate(task, offer, where, bases)
-    assert _error(result, _expected(views)) <= 8e-6
+    assert nmse(result, _expected(views)) <= 8e-6
     assert not isinstance(offer, Refusal)
     assert [operand.layout.shape for operand in offer.operands[1:3]] == [
         (layout_of(views[1], cache).offset + 49 * 128 + 64 + 64,),
@@ -224,7 +212,7 @@ def test_block_floats() -> None:
     assert not isinstance(offer, Refusal)
     assert offer.coarse
     (result,) = simulate(task, offer, where, operands)
-    assert 8e-6 < _error(result, _expected(operands, True)) <= 5e-4
+    assert 8e-6 < nmse(result, _expected(operands, True)) <= 5e-4
 
 
 @settings(max_examples=8, deadline=None)
@@ -243,7 +231,7 @@ def test_every_offer_builds_and_runs(data: st.DataObject) -> None:
     where, scale = data.draw(st.sampled_from(TARGETS)), data.draw(st.sampled_from([0.01, 0.125, 3.0]))
     options = (is_causal, scale, data.draw(st.sampled_from([0.0, 3.0])))
     operands = _operands(shape, masked, data.draw(st.integers(0, 9)))
-    assert _error(_result(operands, where, *options), _expected(operands, *options)) <= 2e-5
+    assert nmse(_result(operands, where, *options), _expected(operands, *options)) <= 2e-5
 
 
 def test_shapes_share_configurations() -> None:
@@ -278,7 +266,7 @@ def test_float32_needs_a_policy() -> None:
     where = WHOLE["aie2"]._replace(float32="bfloat16")
     result = _result(operands, where)
     assert result.dtype == np.float32
-    assert _error(result, _expected(operands)) <= 2e-5
+    assert nmse(result, _expected(operands)) <= 2e-5
 
 
 @arrays
@@ -305,7 +293,7 @@ def test_flash_attn_ext(device: str, softcap: float) -> None:
     with nt.default_device(device):
         pending = compute()
         assert [row.device for row in nt.explain(pending) if row.op == "attention"] == [device]
-        assert _error(pending.numpy(), expected.astype(np.float64)) <= 5e-4
+        assert nmse(pending.numpy(), expected.astype(np.float64)) <= 5e-4
 
 
 @pytest.mark.parametrize("device", ["sim:npu1", "sim:npu2"])
@@ -321,4 +309,4 @@ def test_scaled_dot_product_attention(device: str) -> None:
         assert not [row for row in nt.explain(few) if row.op == "attention"]
         result = pending.numpy()
     addends = np.where(mask, 0, -math.inf)[None, None]
-    assert _error(result.swapaxes(1, 2), _expected([*operands, addends])) <= 8e-6
+    assert nmse(result.swapaxes(1, 2), _expected([*operands, addends])) <= 8e-6

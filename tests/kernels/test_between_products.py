@@ -7,26 +7,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_tasks import accepted, simulate
+from kernel_tasks import accepted, nmse, simulate, target, task_of
+from running import needs_compiler
 
 import npu_tensor as nt
-from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import families
 from npu_tensor.kernels.block_order import FORMATS
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.kernels.quantized import between_products
 from npu_tensor.nn import functional as F
 from npu_tensor.ops.declare import Layout
-from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.npu.packing import form_of
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.kind import SIMULATED
-from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Task
 
 Array = np.ndarray[Any, Any]
 
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+pytestmark = needs_compiler
 generations = pytest.mark.parametrize("generation", SIMULATED)
 
 # Less than a unit, units and a half, rows of SmolLM2 and of Llama 3.2 1B.
@@ -43,20 +40,10 @@ OPS: dict[str, tuple[Callable[..., nt.Tensor], Callable[..., Array]]] = {
 }
 
 
-def target(generation: str, columns: int = 0) -> Target:
-    array = SIMULATED[generation]
-    return Target(array, columns or array.columns)
-
-
 def rows(length: int, scale: float = 1.0) -> list[nt.Tensor]:
     random = np.random.default_rng(length)
     numbers = (random.standard_normal(length, np.float32) * np.float32(scale) for _ in range(2))
     return [nt.from_numpy(each).to(nt.bfloat16).realize() for each in numbers]
-
-
-def task_of(result: nt.Tensor) -> Task:
-    (task,) = cut(structure_of([result._node]), SimulatedDevice.fusion).tasks
-    return task
 
 
 def wide(x: nt.Tensor) -> Array:
@@ -236,7 +223,7 @@ def test_a_layer_shares_one_configuration(generation: str) -> None:
         found = wide(result)
     assert {row.kernel for row in rows_ if "fused" not in row.kernel} == {"quantized"}
     assert any("rms_norm of a row of 576 in the configuration of products" in row.why for row in rows_)
-    assert ((found - expected) ** 2).sum() <= 1e-4 * (expected**2).sum()
+    assert nmse(found, expected) <= 1e-4
 
 
 @generations
@@ -265,4 +252,4 @@ def test_heads_are_rotated_between_products(generation: str) -> None:
         return result
 
     expected = formula((matrix @ formula(matrix @ wide(x)))[:192]).reshape(found.shape)
-    assert ((found - expected) ** 2).sum() <= 1e-4 * (expected**2).sum()
+    assert nmse(found, expected) <= 1e-4

@@ -1,6 +1,5 @@
 """Convolutions on the simulated array against PyTorch's in float64."""
 
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import kernel_tasks
@@ -9,16 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from joint_sources import compile_together
-from kernel_tasks import TARGETS, accepted, conv_of, target
+from joint_sources import compiled_together
+from kernel_tasks import TARGETS, WHOLE, accepted, arrays, conv_of, nmse, target
+from running import needs_compiler
 
 import npu_tensor as nt
-from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.kernels import conv
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.planner.channels_last import FEW_CHANNELS
 from npu_tensor.runtime.npu.agreement import as_read
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.task import Refusal, Task
 
 torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests, cannot be imported")
@@ -26,7 +24,7 @@ torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests,
 Array = np.ndarray[Any, Any]
 Pair = tuple[int, int]
 
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+pytestmark = needs_compiler
 
 CLOSE: Final = 5e-6
 """Limit of the normalized mean square error of many results that are rounded to bfloat16 once. The mean is 2.8e-6."""
@@ -99,26 +97,15 @@ def task_of(case: Case, dtype: Any = nt.bfloat16, in_place: bool = False) -> tup
     return conv_of(result), [stored, np.asarray(tensors[1].numpy()), *[each.astype(np.float32) for each in arrays[2:]]]
 
 
-def nmse(result: Array, expected: Array) -> float:
-    return float(((result.astype(np.float64) - expected) ** 2).sum() / (expected**2).sum())
-
-
 def error(case: Case, where: Target, **options: Any) -> float:
     task, buffers = task_of(case, **options)
     (result,) = kernel_tasks.simulate(task, conv.claim(task, where), where, buffers)
     return nmse(result.transpose(0, 3, 1, 2), case.expected())
 
 
-WHOLE = [target(arch) for arch in ARRAYS]
-arrays = pytest.mark.parametrize("where", WHOLE, ids=list(ARRAYS))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _compiled() -> Iterator[None]:
-    offers = [conv.claim(task_of(case)[0], where) for case in CASES.values() for where in WHOLE]
-    with pytest.MonkeyPatch.context() as patch:
-        compile_together([accepted(offer) for offer in offers], patch)
-        yield
+_compiled = compiled_together(
+    lambda: [accepted(conv.claim(task_of(case)[0], where)) for case in CASES.values() for where in WHOLE.values()]
+)
 
 
 @pytest.mark.parametrize("case", list(CASES))
@@ -226,7 +213,7 @@ def test_another_image_is_added(number: int, where: Target) -> None:
 
 
 def test_another_image_with_block_floats() -> None:
-    where = WHOLE[1]._replace(bfloat16="bfp16")
+    where = WHOLE["aie2p"]._replace(bfloat16="bfp16")
     task, buffers, expected = residual_task(RESIDUALS["one object"], False, False)
     (result,) = kernel_tasks.simulate(task, conv.claim(task, where), where, buffers)
     assert nmse(result.transpose(0, 3, 1, 2), expected) <= 5e-4
@@ -239,7 +226,7 @@ def test_another_image_of_float32() -> None:
     generator = np.random.default_rng(1)
     values = generator.standard_normal(case.expected().shape, np.float32)
     task = conv_of(nt.conv2d(x, weight, padding=1) * 2 + nt.from_numpy(values))
-    where = WHOLE[1]._replace(float32="emulate")
+    where = WHOLE["aie2p"]._replace(float32="emulate")
     buffers = [np.asarray(x.numpy()), np.asarray(weight.numpy()), 2.0, values]
     (result,) = kernel_tasks.simulate(task, conv.claim(task, where), where, buffers)
     assert nmse(result.transpose(0, 3, 1, 2), case.expected() * 2 + values) <= 1e-12
@@ -260,13 +247,13 @@ def test_what_is_read_with_another_image(end: Any, reason: str | None) -> None:
     x, weight = nt.zeros(1, 16, 6, 6, dtype=nt.bfloat16).realize(), nt.zeros(16, 16, 3, 3, dtype=nt.bfloat16).realize()
     bias = nt.zeros(16, 1, 1, dtype=nt.bfloat16).realize()
     task = conv_of(end(nt.conv2d(x, weight, padding=1), x, bias))
-    answer = conv.claim(task, WHOLE[0])
+    answer = conv.claim(task, WHOLE["aie2"])
     assert isinstance(answer, Offer) if reason is None else answer.reason.startswith(reason), (answer, task.program)
 
 
 def test_float32_needs_a_policy() -> None:
     case = Case(1, 8, (9, 10), 16, (3, 3), padding=(1, 1))
-    for exact in WHOLE:
+    for exact in WHOLE.values():
         task, _ = task_of(case, nt.float32)
         assert isinstance(conv.claim(task, exact), Refusal)
         rounded = exact._replace(float32="bfloat16")
@@ -278,7 +265,7 @@ def test_float32_needs_a_policy() -> None:
 
 
 def test_block_floats() -> None:
-    where = WHOLE[1]._replace(bfloat16="bfp16")
+    where = WHOLE["aie2p"]._replace(bfloat16="bfp16")
     case = CASES["3x3, several boxes and images"]
     assert CLOSE < error(case, where) <= 5e-4
     assert CLOSE < error(CASES["3 channels, 7x7"], where) <= 5e-4
@@ -332,7 +319,7 @@ def test_refusals(channels: int, kernel: Pair, groups: int, reason: str) -> None
     image = nt.zeros(1, channels, 20, 20, dtype=nt.bfloat16).realize()
     weight = nt.zeros(16, channels // groups, *kernel, dtype=nt.bfloat16).realize()
     task = conv_of(nt.conv2d(image, weight, groups=groups))
-    assert conv.claim(task, WHOLE[0]) == Refusal(reason)
+    assert conv.claim(task, WHOLE["aie2"]) == Refusal(reason)
 
 
 @pytest.mark.parametrize("device", ["sim:npu1", "sim:npu2"])

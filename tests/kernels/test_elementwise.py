@@ -6,28 +6,26 @@ Results are compared with the ops' formulas in NumPy, in float64 and rounded onc
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
+import kernel_tasks
 import numpy as np
 import pytest
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
-from joint_sources import compile_together
+from joint_sources import compiled_together
 from kernel_tasks import accepted, simulate, target
 
 import npu_tensor as nt
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dtypes import DType, as_dtype
-from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import elementwise
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.ops import OPS
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import ProgramBuilder
-from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.npu.agreement import disagreement, tolerance
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Fusion, Input, NumberInput, Output, Refusal, Task, TensorInput
@@ -37,14 +35,7 @@ Array = np.ndarray[Any, Any]
 ARCHS = ("aie2", "aie2p")
 
 
-def tasks_of(*results: Tensor) -> list[Task]:
-    """Return the tasks that the planner cuts from lazy tensors."""
-    return cut(structure_of([result._node for result in results]), Fusion(inputs=4, prologues=False)).tasks
-
-
-def task_of(*results: Tensor) -> Task:
-    (task,) = tasks_of(*results)
-    return task
+task_of = partial(kernel_tasks.task_of, fusion=Fusion(inputs=4, prologues=False))
 
 
 def claimed(task: Task, target: Target) -> Offer:
@@ -57,21 +48,15 @@ def flat(values: Array) -> Array:
     return np.ascontiguousarray(values).ravel()
 
 
-@pytest.fixture(scope="module")
-def _compiled(less_optimised: None) -> Iterator[None]:
-    """The kernels of every layout, compiled together."""
-    offers = [offer for arch in ARCHS for offer in layout_offers(arch).values()]
-    with pytest.MonkeyPatch.context() as patch:
-        compile_together([offer.design() for offer in offers], patch)
-        yield
+_compiled = compiled_together(
+    lambda: [offer.design() for arch in ARCHS for offer in layout_offers(arch).values()], autouse=False
+)
 
 
 def normalized_error(result: Array, expected: Array) -> float:
-    result, expected = (values.astype(np.float64) for values in (result, expected))
-    assert np.array_equal(np.isfinite(result), np.isfinite(expected))
     finite = np.isfinite(expected)
-    difference = np.square(result[finite] - expected[finite]).sum()
-    return float(difference / max(np.square(expected[finite]).sum(), 1e-30))
+    assert np.array_equal(np.isfinite(result), finite)
+    return kernel_tasks.nmse(result[finite], expected[finite])
 
 
 # --- memory layouts

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from kernel_tasks import clipped, target
+from kernel_tasks import clipped, nmse, target, task_of
+from running import needs_compiler
 
 import npu_tensor as nt
 from npu_tensor.dataflow.array import ARRAYS, Arch
@@ -22,22 +23,18 @@ from npu_tensor.dataflow.core_memory import BANK_BYTES, BANKS, CoreMemory, place
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import DEFAULT_STACK, Design, Source
 from npu_tensor.dtypes import DType
-from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import gemm
 from npu_tensor.kernels.gemm.design import configuration, design
 from npu_tensor.kernels.gemm.epilogue import Epilogue
 from npu_tensor.kernels.gemm.tiling import LANES, PACK_SECONDS, GemmProblem, Tiling, bank_conflicts, ranked, search
 from npu_tensor.kernels.offer import Located, Offer, Target
-from npu_tensor.planner.fuse import cut
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.simulated_array import SimulatedArray
-from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Fusion, Refusal, Task
 
 Array = np.ndarray[Any, Any]
 View = Callable[[Any], Any]
 
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason="no C++ compiler")
+pytestmark = needs_compiler
 
 SIMULATED = {arch: SimulatedArray(array) for arch, array in ARRAYS.items()}
 WHOLE = [("aie2", 4), ("aie2p", 8)]
@@ -46,12 +43,6 @@ PLAIN_INT = Epilogue((), ("const auto v0 = nt::load<int32, 16>(sums + j);",), "v
 
 # GGML's limits for a product, and for one that differs only in the last place of a rounding.
 CLOSE, ROUNDED_ONCE = 5e-4, 1e-6
-
-
-def task_of(result: nt.Tensor, fusion: Fusion = SimulatedDevice.fusion) -> Task:
-    """The one task of a recorded product."""
-    (task,) = cut(structure_of([result._node]), fusion).tasks
-    return task
 
 
 def with_constant_b(task: Task) -> Task:
@@ -84,11 +75,6 @@ def integers(*shape: int, dtype: str = "int8", seed: int = 0) -> nt.Tensor:
     limits = np.iinfo(dtype)
     values = np.random.default_rng([seed, *shape]).integers(limits.min, limits.max, shape, dtype, endpoint=True)
     return nt.from_numpy(values).realize()
-
-
-def nmse(found: Array, expected: Array) -> float:
-    difference = found.astype(np.float64) - expected.astype(np.float64)
-    return float((difference**2).sum() / (expected.astype(np.float64) ** 2).sum())
 
 
 # --- through claim

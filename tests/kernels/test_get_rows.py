@@ -7,20 +7,18 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernel_tasks import TARGETS, accepted, arrays, data_task, random_bits, simulate, target
+from kernel_tasks import TARGETS, WHOLE, accepted, arrays, data_task, random_bits, simulate
+from running import needs_compiler
 
 from npu_tensor.dataflow.cost import count
 from npu_tensor.dtypes import DTYPES, DType, bfloat16, float32, int8, int32
 from npu_tensor.kernels import get_rows
 from npu_tensor.kernels.offer import Offer, Target
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.task import Refusal, Task
 
 Array = np.ndarray[Any, Any]
 
-WHOLE = [target("aie2", 4), target("aie2p", 8)]
-
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+pytestmark = needs_compiler
 
 
 def indices(rows: int, count: tuple[int, ...], dtype: Any = np.int32) -> Array:
@@ -49,7 +47,7 @@ def test_rows(rows: int, length: int, count: int, dtype: DType, where: Target) -
 def test_indices_of_any_shape_and_width() -> None:
     table = random_bits((50, 24), bfloat16)
     for index in (indices(50, (3, 4), np.int64), indices(50, (2, 1, 5)), indices(50, (6, 4))[::2, 0], indices(50, ())):
-        result = taken(rows_task(table, index), WHOLE[0], [table, index])
+        result = taken(rows_task(table, index), WHOLE["aie2"], [table, index])
         assert result.tobytes() == table[index].tobytes()
 
 
@@ -57,11 +55,11 @@ def test_tables_that_are_views() -> None:
     base = random_bits((60, 3, 10), float32)
     index = indices(20, (9,))
     every_third = base[::3]
-    assert taken(rows_task(every_third, index, base=base), WHOLE[1], [base, index]).tobytes() == (
+    assert taken(rows_task(every_third, index, base=base), WHOLE["aie2p"], [base, index]).tobytes() == (
         every_third[index].tobytes()
     )
     one_more = base[None]
-    assert taken(rows_task(one_more, index, 1, base), WHOLE[1], [base, index]).tobytes() == (
+    assert taken(rows_task(one_more, index, 1, base), WHOLE["aie2p"], [base, index]).tobytes() == (
         np.take(one_more, index, 1).tobytes()
     )
 
@@ -126,6 +124,6 @@ def test_refusals_say_why() -> None:
         (rows_task(table[:0], indices(1, (2,)), base=table), "no rows"),
     ]
     for task, words in cases:
-        refusal = get_rows.claim(task, WHOLE[1])
+        refusal = get_rows.claim(task, WHOLE["aie2p"])
         assert isinstance(refusal, Refusal)
         assert words in refusal.reason

@@ -1,7 +1,6 @@
 """Convolutions of int8 on the simulated array against sums that NumPy computes by brute force."""
 
 import itertools
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import kernel_tasks
@@ -9,18 +8,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from joint_sources import compile_together
-from kernel_tasks import TARGETS, accepted, clipped, conv_of, target
+from joint_sources import compiled_together
+from kernel_tasks import TARGETS, WHOLE, accepted, arrays, clipped, conv_of
+from running import needs_compiler
 
 import npu_tensor as nt
 from benchmarks.int8_resnet import SHORTCUT, Int8ResNet, rescaled
 from npu_tensor import ops
-from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import conv
 from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.planner.fuse import cut
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Refusal, Task
 from npu_tensor.tensor import record
@@ -30,7 +28,7 @@ torch = pytest.importorskip("torch", reason="PyTorch, the oracle of these tests,
 Array = np.ndarray[Any, Any]
 Pair = tuple[int, int]
 
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+pytestmark = needs_compiler
 
 
 class Case(NamedTuple):
@@ -126,16 +124,9 @@ CASES = {
     "groups": Case(1, (11, 14), 96, 64, (3, 3), padding=(1, 1), groups=2),
 }
 
-WHOLE = [target(arch) for arch in ARRAYS]
-arrays = pytest.mark.parametrize("where", WHOLE, ids=list(ARRAYS))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _compiled() -> Iterator[None]:
-    offers = [conv.claim(task_of(case), where) for case in CASES.values() for where in WHOLE]
-    with pytest.MonkeyPatch.context() as patch:
-        compile_together([accepted(offer) for offer in offers], patch)
-        yield
+_compiled = compiled_together(
+    lambda: [accepted(conv.claim(task_of(case), where)) for case in CASES.values() for where in WHOLE.values()]
+)
 
 
 @pytest.mark.parametrize("case", list(CASES))
@@ -181,7 +172,7 @@ def test_results_of_the_operands_dtype_wrap() -> None:
     case = CASES["3x3, several boxes and images"]
     image, weight, *_ = (nt.from_numpy(each).realize() for each in case.operands())
     task = conv_of(nt.conv2d(image.permute(0, 3, 1, 2), weight, padding=1))
-    assert np.array_equal(simulate(task, WHOLE[1], case.operands()), case.sums().astype(np.int8))
+    assert np.array_equal(simulate(task, WHOLE["aie2p"], case.operands()), case.sums().astype(np.int8))
 
 
 RESIDUALS = {
@@ -235,7 +226,7 @@ def test_every_offer_builds_and_runs(data: st.DataObject) -> None:
 
 def test_other_integers_are_refused() -> None:
     x, w = nt.zeros(1, 9, 9, 16, dtype=nt.int16).realize(), nt.zeros(16, 16, 3, 3, dtype=nt.int16).realize()
-    answer = conv.claim(conv_of(nt.conv2d(x.permute(0, 3, 1, 2), w)), WHOLE[0])
+    answer = conv.claim(conv_of(nt.conv2d(x.permute(0, 3, 1, 2), w)), WHOLE["aie2"])
     assert answer == Refusal("conv_2d: int16 operands and a result of int16")
 
 

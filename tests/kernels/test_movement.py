@@ -7,20 +7,18 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernel_tasks import TARGETS, accepted, arrays, copy_task, data_task, random_bits, simulate, target
+from kernel_tasks import TARGETS, WHOLE, accepted, arrays, copy_task, data_task, random_bits, simulate
+from running import needs_compiler
 
 from npu_tensor.dtypes import DTYPES, DType, as_dtype, bfloat16, int8, int32, int64
 from npu_tensor.kernels import movement
 from npu_tensor.kernels.movement.tiling import MOST_MOVES
 from npu_tensor.kernels.offer import Offer, Target
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.task import Refusal, Task
 
 Array = np.ndarray[Any, Any]
 
-WHOLE = [target("aie2", 4), target("aie2p", 8)]
-
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+pytestmark = needs_compiler
 
 
 def same(result: Array, expected: Array) -> bool:
@@ -103,7 +101,7 @@ def test_an_offer_for_large_shapes_passes_every_check(
 
 
 def test_refusals_say_why() -> None:
-    where = WHOLE[0]
+    where = WHOLE["aie2"]
     long = random_bits((3000, 4), int32)
     assert f"more than {MOST_MOVES}" in reason(copy_task(long[::-1], long), where)
     small = random_bits((6, 10), bfloat16)

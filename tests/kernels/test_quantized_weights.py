@@ -6,26 +6,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_tasks import accepted
+from kernel_tasks import accepted, nmse, target, task_of
+from running import needs_compiler
 
 import npu_tensor as nt
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dataflow.design import Configuration, Design
 from npu_tensor.dtypes import QUANTIZED, DType
-from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import families
 from npu_tensor.kernels.block_order import CORES, FORMATS, LANES, OBJECT_FEATURES, BlockOrder
-from npu_tensor.kernels.offer import Float32, Offer, Target
+from npu_tensor.kernels.offer import Offer, Target
 from npu_tensor.nn import functional as F
-from npu_tensor.planner.fuse import cut
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.runtime.sim.kind import SIMULATED
-from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Refusal
 
 Array = np.ndarray[Any, Any]
 
-needs_compiler = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
 each_type = pytest.mark.parametrize("dtype", QUANTIZED, ids=str)
 
 # Rows of weights, features, rows of x: less than a vector of rows, an odd number of blocks, the matrices of SmolLM2,
@@ -55,13 +51,7 @@ def dequantized(dtype: DType, blocks: Array) -> Array:
 
 def offered(x: nt.Tensor, weights: nt.Tensor, target: Target, exact: bool = False) -> Offer | Refusal:
     product = nt.mul_mat(weights.realize(), x.realize(), exact=exact)
-    (task,) = cut(structure_of([product._node]), SimulatedDevice.fusion).tasks
-    return families.claim(task, target)
-
-
-def target(arch: str, columns: int = 0, float32: Float32 = "exact") -> Target:
-    array = SIMULATED[arch]
-    return Target(array, columns or array.columns, float32)
+    return families.claim(task_of(product), target)
 
 
 @needs_compiler
@@ -98,7 +88,7 @@ def multiply(shape: tuple[int, int, int], uri: str, dtype: DType) -> None:
         result = product.numpy()
     scale = np.sqrt((x.astype(np.float64) ** 2) @ (dequantized(dtype, blocks).T ** 2))
     assert (np.abs(result - expected) <= 2**-5 * (scale + np.abs(expected))).all()
-    assert ((result - expected) ** 2).sum() <= 2e-5 * (expected**2).sum()
+    assert nmse(result, expected) <= 2e-5
 
 
 @needs_compiler
@@ -112,7 +102,7 @@ def test_bfloat16_stays_bfloat16(dtype: DType) -> None:
         assert [row.device for row in nt.explain(product)] == ["sim:npu2"]
         result = product.float().numpy()
     assert product.dtype is nt.bfloat16
-    assert ((result - expected) ** 2).sum() <= 2e-5 * (expected**2).sum()
+    assert nmse(result, expected) <= 2e-5
 
 
 @needs_compiler

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_tasks import TARGETS, accepted, data_task, simulate, target
+from kernel_tasks import TARGETS, accepted, data_task, nmse, simulate, target
+from running import needs_compiler
 
 from npu_tensor.dtypes import DType, bfloat16, float16, float32, float64
 from npu_tensor.kernels import rope
 from npu_tensor.kernels.offer import Target
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.task import Refusal, Task
 
 Array = np.ndarray[Any, Any]
@@ -32,7 +32,7 @@ DEFAULTS = {
 }
 
 arrays = pytest.mark.parametrize("where", WHOLE, ids=lambda where: where.array.arch)
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+pytestmark = needs_compiler
 
 
 def rope_task(x: Array, positions: Array, *factors: Array, **options: Any) -> Task:
@@ -67,9 +67,8 @@ def expected(
 def error(result: Array, reference: Array) -> float:
     """Normalized mean square error; results that are bfloat16 numbers are held against the rounded reference."""
     if result.dtype != np.float32:
-        reference = reference.astype(np.float32).astype(ml_dtypes.bfloat16).astype(np.float64)
-    difference = result.astype(np.float64) - reference
-    return float((difference**2).sum() / (reference**2).sum())
+        reference = reference.astype(np.float32).astype(ml_dtypes.bfloat16)
+    return nmse(result, reference)
 
 
 def data(shape: tuple[int, ...], dtype: DType, furthest: int = 8192) -> tuple[Array, Array]:

@@ -6,18 +6,20 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import kernel_tasks
 import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from joint_sources import compile_together
+from joint_sources import compiled_together
 from kernel_tasks import accepted
 
 import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.dataflow.cost import count, predict
+from npu_tensor.dataflow.design import Design
 from npu_tensor.errors import NpuTensorError
 from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import families, rowwise
@@ -75,8 +77,7 @@ def exact(array: Array) -> Any:
 
 def nmse(got: Array, expected: Any) -> float:
     """Return the NMSE of a result against float64 rounded to the dtype of the result."""
-    rounded = expected.numpy().astype(got.dtype).astype(np.float64)
-    return float(((got.astype(np.float64) - rounded) ** 2).sum() / max((rounded**2).sum(), 1e-300))
+    return kernel_tasks.nmse(got, expected.numpy().astype(got.dtype))
 
 
 class Case(NamedTuple):
@@ -212,9 +213,8 @@ def integer_rows(number: int, dtype: str) -> Iterator[tuple[str, tuple[int, ...]
     return zip(devices(("aie2", "aie2p")[(number + len(dtype)) % 2]), shapes, strict=False)
 
 
-@pytest.fixture(scope="module")
-def _compiled(less_optimised: None) -> Iterator[None]:
-    """The kernels of all cases of floats and integers, compiled together."""
+def designs_of_cases() -> Iterator[Design]:
+    """Build the designs of all cases of floats and integers."""
     cases = [(case, "bfloat16", rows) for number, case in enumerate(FLOATS) for rows in short_rows(number)]
     cases += [
         (case, "bfloat16", rows)
@@ -223,16 +223,15 @@ def _compiled(less_optimised: None) -> Iterator[None]:
         for rows in long_rows(number)
     ]
     cases += [(case, dtype, rows) for number, case, dtype in INTEGER_CASES for rows in integer_rows(number, dtype)]
-    designs = []
     for case, dtype, (uri, shape) in cases:
         result = case.ours(nt.zeros(shape, dtype=dtype).realize())
         for task in cut(structure_of([result._node]), SimulatedDevice.fusion).tasks:
             answer = rowwise.claim(task, simulated_target(parse_uri(uri)))
             if not isinstance(answer, Refusal):
-                designs.append(answer.design())
-    with pytest.MonkeyPatch.context() as patch:
-        compile_together(designs, patch)
-        yield
+                yield answer.design()
+
+
+_compiled = compiled_together(designs_of_cases, autouse=False)
 
 
 @pytest.mark.usefixtures("_compiled")

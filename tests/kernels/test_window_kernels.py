@@ -1,7 +1,6 @@
 """Pools and depthwise convolutions on the simulated array against PyTorch."""
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import ml_dtypes
@@ -10,19 +9,20 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from joint_sources import compile_together
-from kernel_tasks import TARGETS, accepted, data_task, layout_of, simulate, target
+from joint_sources import compiled_together
+from kernel_tasks import TARGETS, WHOLE, accepted, arrays, data_task, layout_of, simulate
+from running import needs_compiler
 from torch.nn import functional
 
 import npu_tensor as nt
 from npu_tensor import ops
+from npu_tensor.dataflow.design import Design
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.functions.pooling import windows_of_pool
 from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import Target
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Instruction, Program
-from npu_tensor.runtime.sim import host_compiler
 from npu_tensor.spec import Spec, contiguous_strides
 from npu_tensor.task import Output, Refusal, Task, TensorInput
 
@@ -31,7 +31,6 @@ Pair = tuple[int, int]
 Shape = tuple[int, int, int, int]
 """Batch, channels, rows, columns."""
 
-WHOLE = {"aie2": target("aie2"), "aie2p": target("aie2p")}
 POOLS: dict[str, tuple[str, Shape, Pair, Pair, Pair, bool, bool]] = {
     "ResNet": ("max", (1, 64, 112, 112), (3, 3), (2, 2), (1, 1), False, True),
     "halves, channels that are no blocks": ("max", (2, 70, 13, 17), (2, 2), (2, 2), (0, 0), False, True),
@@ -53,18 +52,16 @@ CONVOLUTIONS: dict[str, tuple[Shape, Pair, Pair, Pair]] = {
 }
 """Shape, kernel, stride, padding."""
 
-arrays = pytest.mark.parametrize("where", WHOLE.values(), ids=list(WHOLE))
-pytestmark = pytest.mark.skipif(host_compiler.reason() is not None, reason=str(host_compiler.reason()))
+pytestmark = needs_compiler
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _compiled() -> Iterator[None]:
+def _designs() -> list[Design]:
     tasks = [_pool_task(_image(shape), mode, *how) for mode, shape, *how in POOLS.values()]
     tasks += [_convolution_task(*_operands(shape, kernel), *how) for shape, kernel, *how in CONVOLUTIONS.values()]
-    designs = [accepted(families.claim(task, where)) for task in tasks for where in WHOLE.values()]
-    with pytest.MonkeyPatch.context() as patch:
-        compile_together(designs, patch)
-        yield
+    return [accepted(families.claim(task, where)) for task in tasks for where in WHOLE.values()]
+
+
+_compiled = compiled_together(_designs)
 
 
 def _image(shape: Shape, seed: int = 0, dtype: Any = ml_dtypes.bfloat16) -> Array:
