@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from joint_sources import compiled_together
-from kernel_tasks import TARGETS, WHOLE, accepted, arrays, data_task, layout_of, nmse, simulate
+from kernel_tasks import TARGETS, WHOLE, accepted, arrays, computed, data_task, layout_of, nmse, simulate
 from running import needs_compiler
 
 import npu_tensor as nt
@@ -97,9 +97,7 @@ def _expected(
 
 
 def _result(operands: list[Array], where: Target, *options: Any) -> Array:
-    task = _task(operands, *options)
-    (result,) = simulate(task, attention.claim(task, where), where, operands)
-    return result
+    return computed(_task(operands, *options), where, operands)
 
 
 @pytest.mark.parametrize("case", list(CASES))

@@ -2,14 +2,13 @@
 
 from typing import Any, Final, NamedTuple
 
-import kernel_tasks
 import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from joint_sources import compiled_together
-from kernel_tasks import TARGETS, WHOLE, accepted, arrays, conv_of, nmse, target
+from kernel_tasks import TARGETS, WHOLE, accepted, arrays, computed, conv_of, nmse, target
 from running import needs_compiler
 
 import npu_tensor as nt
@@ -99,7 +98,7 @@ def task_of(case: Case, dtype: Any = nt.bfloat16, in_place: bool = False) -> tup
 
 def error(case: Case, where: Target, **options: Any) -> float:
     task, buffers = task_of(case, **options)
-    (result,) = kernel_tasks.simulate(task, conv.claim(task, where), where, buffers)
+    result = computed(task, where, buffers)
     return nmse(result.transpose(0, 3, 1, 2), case.expected())
 
 
@@ -140,7 +139,7 @@ def test_numbers_outside_of_the_image_are_not_read(where: Target) -> None:
     image = nt.from_numpy(larger).realize()[:, 2:32, 4:41].permute(0, 3, 1, 2)
     result = nt.conv2d(image, nt.from_numpy(weight), **case.attributes())
     task = conv_of(result)
-    (found,) = kernel_tasks.simulate(task, conv.claim(task, where), where, [larger, weight])
+    found = computed(task, where, [larger, weight])
     assert nmse(found.transpose(0, 3, 1, 2), case.expected()) <= CLOSE
 
 
@@ -150,7 +149,7 @@ def test_numbers_that_are_not_finite(where: Target) -> None:
     image, weight = case.operands()
     image[0, 5, 4, 3] = np.inf
     task = conv_of(nt.conv2d(nt.from_numpy(image), nt.from_numpy(weight), padding=1))
-    (result,) = kernel_tasks.simulate(task, conv.claim(task, where), where, [image, weight])
+    result = computed(task, where, [image, weight])
     finite = np.isfinite(result.astype(np.float32)).all((0, 3))
     assert not finite[3:6, 2:5].any()
     assert finite.sum() == 12 * 9 - 9
@@ -165,7 +164,7 @@ def test_bias_scale_and_activation(where: Target) -> None:
     factors = nt.from_numpy(gain).reshape(36, 1, 1)
     task = conv_of((nt.conv2d(*tensors, padding=1).float() * factors * 0.25).relu())
     buffers = [image, weight, bias.astype(np.float32), gain, 0.25]
-    (result,) = kernel_tasks.simulate(task, conv.claim(task, where), where, buffers)
+    result = computed(task, where, buffers)
     expected = np.maximum(case.expected() * gain[:, None, None] * 0.25, 0)
     assert nmse(result.transpose(0, 3, 1, 2), expected) <= CLOSE
 
@@ -208,14 +207,14 @@ def test_another_image_is_added(number: int, where: Target) -> None:
     case = list(RESIDUALS.values())[number]
     task, buffers, expected = residual_task(case, number % 2 == 0, number % 3 == 0)
     assert "relu" in task.ops
-    (result,) = kernel_tasks.simulate(task, conv.claim(task, where), where, buffers)
+    result = computed(task, where, buffers)
     assert nmse(result.transpose(0, 3, 1, 2), expected) <= 2 * ROUNDED
 
 
 def test_another_image_with_block_floats() -> None:
     where = WHOLE["aie2p"]._replace(bfloat16="bfp16")
     task, buffers, expected = residual_task(RESIDUALS["one object"], False, False)
-    (result,) = kernel_tasks.simulate(task, conv.claim(task, where), where, buffers)
+    result = computed(task, where, buffers)
     assert nmse(result.transpose(0, 3, 1, 2), expected) <= 5e-4
 
 
@@ -228,7 +227,7 @@ def test_another_image_of_float32() -> None:
     task = conv_of(nt.conv2d(x, weight, padding=1) * 2 + nt.from_numpy(values))
     where = WHOLE["aie2p"]._replace(float32="emulate")
     buffers = [np.asarray(x.numpy()), np.asarray(weight.numpy()), 2.0, values]
-    (result,) = kernel_tasks.simulate(task, conv.claim(task, where), where, buffers)
+    result = computed(task, where, buffers)
     assert nmse(result.transpose(0, 3, 1, 2), case.expected() * 2 + values) <= 1e-12
     refusal = conv.claim(task, where._replace(float32="bfloat16"))
     assert refusal == Refusal("conv_2d: bfloat16 operands and another image of float32")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernel_tasks import TARGETS, WHOLE, accepted, arrays, data_task, random_bits, simulate
+from kernel_tasks import TARGETS, WHOLE, accepted, arrays, computed, data_task, random_bits, simulate
 from running import needs_compiler
 
 from npu_tensor.dataflow.cost import count
@@ -32,22 +32,18 @@ def rows_task(table: Array, index: Array, dim: int = 0, base: Array | None = Non
     return data_task("take", [table, index], [table if base is None else base, index], dim, "index", "")
 
 
-def taken(task: Task, where: Target, buffers: list[Array]) -> Array:
-    return simulate(task, get_rows.claim(task, where), where, buffers)[0]
-
-
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.short)
 @pytest.mark.parametrize(("rows", "length", "count"), [(5, 256, 4), (1, 1, 1), (7, 3, 100), (300, 64, 150)])
 @arrays
 def test_rows(rows: int, length: int, count: int, dtype: DType, where: Target) -> None:
     table, index = random_bits((rows, length), dtype), indices(rows, (count,))
-    assert taken(rows_task(table, index), where, [table, index]).tobytes() == table[index].tobytes()
+    assert computed(rows_task(table, index), where, [table, index]).tobytes() == table[index].tobytes()
 
 
 def test_indices_of_any_shape_and_width() -> None:
     table = random_bits((50, 24), bfloat16)
     for index in (indices(50, (3, 4), np.int64), indices(50, (2, 1, 5)), indices(50, (6, 4))[::2, 0], indices(50, ())):
-        result = taken(rows_task(table, index), WHOLE["aie2"], [table, index])
+        result = computed(rows_task(table, index), WHOLE["aie2"], [table, index])
         assert result.tobytes() == table[index].tobytes()
 
 
@@ -55,11 +51,11 @@ def test_tables_that_are_views() -> None:
     base = random_bits((60, 3, 10), float32)
     index = indices(20, (9,))
     every_third = base[::3]
-    assert taken(rows_task(every_third, index, base=base), WHOLE["aie2p"], [base, index]).tobytes() == (
+    assert computed(rows_task(every_third, index, base=base), WHOLE["aie2p"], [base, index]).tobytes() == (
         every_third[index].tobytes()
     )
     one_more = base[None]
-    assert taken(rows_task(one_more, index, 1, base), WHOLE["aie2p"], [base, index]).tobytes() == (
+    assert computed(rows_task(one_more, index, 1, base), WHOLE["aie2p"], [base, index]).tobytes() == (
         np.take(one_more, index, 1).tobytes()
     )
 

@@ -3,13 +3,12 @@
 import itertools
 from typing import Any, NamedTuple
 
-import kernel_tasks
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from joint_sources import compiled_together
-from kernel_tasks import TARGETS, WHOLE, accepted, arrays, clipped, conv_of
+from kernel_tasks import TARGETS, WHOLE, accepted, arrays, clipped, computed, conv_of
 from running import needs_compiler
 
 import npu_tensor as nt
@@ -106,12 +105,6 @@ def task_of(case: Case) -> Task:
     return conv_of(requantized(sums_of(case) + bias, scale))
 
 
-def simulate(task: Task, where: Target, buffers: list[Any]) -> Array:
-    """Return the result of a convolution on an array."""
-    (result,) = kernel_tasks.simulate(task, conv.claim(task, where), where, buffers)
-    return result
-
-
 CASES = {
     "3x3, several boxes and images": Case(3, (33, 21), 32, 24, (3, 3), padding=(1, 1)),
     "channels that the host pads": Case(2, (14, 15), 20, 36, (5, 5), (2, 2), (2, 2)),
@@ -132,7 +125,7 @@ _compiled = compiled_together(
 @pytest.mark.parametrize("case", list(CASES))
 @arrays
 def test_sums_are_rescaled_by_one_number_per_output(case: str, where: Target) -> None:
-    assert_rescaled(simulate(task_of(CASES[case]), where, CASES[case].operands()), CASES[case])
+    assert_rescaled(computed(task_of(CASES[case]), where, CASES[case].operands()), CASES[case])
 
 
 @arrays
@@ -160,10 +153,10 @@ def test_large_sums_and_other_results(where: Target) -> None:
     def product() -> nt.Tensor:
         return record(ops.conv_2d.op, (x.permute(0, 3, 1, 2), w), case.attributes())
 
-    assert np.array_equal(simulate(conv_of(product()), where, [image, weight]), sums)
-    bounded = simulate(conv_of(product().clip(0, 38_000_001)), where, [image, weight])
+    assert np.array_equal(computed(conv_of(product()), where, [image, weight]), sums)
+    bounded = computed(conv_of(product().clip(0, 38_000_001)), where, [image, weight])
     assert np.array_equal(bounded, np.clip(sums, 0, 38_000_001))
-    scaled = simulate(conv_of(requantized(product(), 2e-6, 0)), where, [image, weight, 2e-6])
+    scaled = computed(conv_of(requantized(product(), 2e-6, 0)), where, [image, weight, 2e-6])
     assert np.array_equal(scaled, clipped(sums.astype(np.float32) * np.float32(2e-6), 0))
     assert 30 < scaled.min() < scaled.max() < 127
 
@@ -172,7 +165,7 @@ def test_results_of_the_operands_dtype_wrap() -> None:
     case = CASES["3x3, several boxes and images"]
     image, weight, *_ = (nt.from_numpy(each).realize() for each in case.operands())
     task = conv_of(nt.conv2d(image.permute(0, 3, 1, 2), weight, padding=1))
-    assert np.array_equal(simulate(task, WHOLE["aie2p"], case.operands()), case.sums().astype(np.int8))
+    assert np.array_equal(computed(task, WHOLE["aie2p"], case.operands()), case.sums().astype(np.int8))
 
 
 RESIDUALS = {
@@ -201,7 +194,7 @@ def test_another_image_is_added(case: str, where: Target) -> None:
     tasks = cut(structure_of([sum_of_both._node, other._node]), SimulatedDevice.fusion).tasks
     task = next(each for each in tasks if each.kind == "conv" and len(each.inputs) == 6)
     assert task.ops.count("round") == 2
-    result = simulate(task, where, [image, weight, bias, float(factor), added, 0.3])
+    result = computed(task, where, [image, weight, bias, float(factor), added, 0.3])
     total = clipped(sums.astype(np.float32) * factor) + added * np.float64(0.3)
     assert np.abs(result - np.clip(total, 0, 127)).max() <= 0.5 + 2**-16
 
@@ -221,7 +214,7 @@ def test_every_offer_builds_and_runs(data: st.DataObject) -> None:
         pair(st.integers(1, 2)),
         pair(st.integers(0, 2)),
     )
-    assert_rescaled(simulate(task_of(case), data.draw(st.sampled_from(TARGETS)), case.operands()), case)
+    assert_rescaled(computed(task_of(case), data.draw(st.sampled_from(TARGETS)), case.operands()), case)
 
 
 def test_other_integers_are_refused() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_tasks import TARGETS, accepted, data_task, nmse, simulate, target
+from kernel_tasks import TARGETS, accepted, computed, data_task, nmse, target
 from running import needs_compiler
 
 from npu_tensor.dtypes import DType, bfloat16, float16, float32, float64
@@ -79,10 +79,6 @@ def data(shape: tuple[int, ...], dtype: DType, furthest: int = 8192) -> tuple[Ar
     return generator.standard_normal(shape).astype(dtype.numpy), positions
 
 
-def rotated(task: Task, where: Target, buffers: list[Array]) -> Array:
-    return simulate(task, rope.claim(task, where), where, buffers)[0]
-
-
 @pytest.mark.parametrize(
     ("shape", "options"),
     [
@@ -99,7 +95,7 @@ def rotated(task: Task, where: Target, buffers: list[Array]) -> Array:
 @arrays
 def test_bfloat16(shape: tuple[int, ...], options: dict[str, Any], where: Target) -> None:
     x, positions = data(shape, bfloat16)
-    result = rotated(rope_task(x, positions, **options), where, [x, positions])
+    result = computed(rope_task(x, positions, **options), where, [x, positions])
     assert result.dtype == bfloat16.numpy
     renamed = {{"attn_factor": "magnitude"}.get(name, name): value for name, value in options.items()}
     assert error(result, expected(x, positions, **renamed)) <= 1e-6
@@ -108,7 +104,7 @@ def test_bfloat16(shape: tuple[int, ...], options: dict[str, Any], where: Target
 @pytest.mark.parametrize("dtype", [float16, float32], ids=lambda dtype: dtype.short)
 def test_floats_that_are_rounded_to_bfloat16(dtype: DType) -> None:
     x, positions = data((6, 3, 64), dtype)
-    result = rotated(rope_task(x, positions), WHOLE[1], [x, positions])
+    result = computed(rope_task(x, positions), WHOLE[1], [x, positions])
     assert result.dtype == dtype.numpy
     assert error(result, expected(x, positions)) <= 1e-6
 
@@ -117,21 +113,21 @@ def test_floats_that_are_rounded_to_bfloat16(dtype: DType) -> None:
 def test_far_positions(furthest: int) -> None:
     """The angle loses 2^-33 turns per position; 2e-3 radians at two millions are half a bfloat16 ulp."""
     x, positions = data((16, 2, 64), float32, furthest)
-    result = rotated(rope_task(x, positions), WHOLE[0], [x, positions])
+    result = computed(rope_task(x, positions), WHOLE[0], [x, positions])
     assert error(result, expected(x, positions)) <= (2 * math.pi * 2**-33 * furthest) ** 2 + 2**-28
 
 
 def test_negative_and_wide_positions() -> None:
     x, _ = data((5, 2, 64), float32)
     positions = np.array([-1, 0, -8192, 7, 3], np.int64)
-    assert error(rotated(rope_task(x, positions), WHOLE[0], [x, positions]), expected(x, positions)) <= 1e-6
+    assert error(computed(rope_task(x, positions), WHOLE[0], [x, positions]), expected(x, positions)) <= 1e-6
 
 
 def test_yarn() -> None:
     """Low pairs turn as trained, high ones as stretched, between two dimensions that follow from beta."""
     options = {"n_ctx_orig": 512, "ext_factor": 1.0, "scale": 0.25}
     x, positions = data((4, 2, 128), float32, 2000)
-    result = rotated(rope_task(x, positions, **options), WHOLE[1], [x, positions])
+    result = computed(rope_task(x, positions, **options), WHOLE[1], [x, positions])
     magnitude = 1 + 0.1 * math.log(4)
     trained = expected(x, positions, magnitude=magnitude)
     stretched = expected(x, positions, scale=0.25, magnitude=magnitude)
@@ -148,7 +144,7 @@ def test_frequency_factors(shape: tuple[int, ...], where: Target) -> None:
     """More or fewer positions than factors in one round; columns with one round and with several."""
     x, positions = data(shape, bfloat16)
     factors = np.random.default_rng(3).uniform(0.3, 8, shape[-1] // 2 + 1).astype(np.float32)
-    result = rotated(rope_task(x, positions, factors, mode="neox"), where, [x, positions, factors])
+    result = computed(rope_task(x, positions, factors, mode="neox"), where, [x, positions, factors])
     assert error(result, expected(x, positions, mode="neox", factors=factors)) <= 1e-6
 
 
@@ -158,7 +154,7 @@ def test_views() -> None:
     pairs = np.stack([positions_of(6), positions_of(6) + 1], 1)
     x, positions = joint[:, :, 1], pairs[:, 1]
     task = data_task("rotate", [x, positions], [joint, pairs], *DEFAULTS.values())
-    assert error(rotated(task, WHOLE[1], [joint, pairs]), expected(x, positions)) <= 1e-6
+    assert error(computed(task, WHOLE[1], [joint, pairs]), expected(x, positions)) <= 1e-6
 
 
 def positions_of(tokens: int) -> Array:

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from joint_sources import compiled_together
-from kernel_tasks import TARGETS, WHOLE, accepted, arrays, data_task, layout_of, simulate
+from kernel_tasks import TARGETS, WHOLE, accepted, arrays, computed, data_task, layout_of
 from running import needs_compiler
 from torch.nn import functional
 
@@ -120,11 +120,6 @@ def _convolved(image: Array, weight: Array, bias: Array, stride: Pair, padding: 
     return result.movedim(1, -1).numpy()
 
 
-def _run(task: Task, where: Target, buffers: list[Array]) -> Array:
-    (result,) = simulate(task, families.claim(task, where), where, buffers)
-    return result
-
-
 def _assert_close(result: Array, expected: Array, tolerance: float = 2**-8) -> None:
     """The tolerance is relative to each element and to their root mean square."""
     limit = tolerance * (np.abs(expected) + np.sqrt(np.mean(expected**2)))
@@ -136,7 +131,7 @@ def _assert_close(result: Array, expected: Array, tolerance: float = 2**-8) -> N
 def test_pools(case: str, where: Target) -> None:
     mode, shape, *how = POOLS[case]
     image = _image(shape)
-    result, expected = _run(_pool_task(image, mode, *how), where, [image]), _pooled(image, mode, *how)
+    result, expected = computed(_pool_task(image, mode, *how), where, [image]), _pooled(image, mode, *how)
     if mode == "max":
         np.testing.assert_array_equal(result.astype(np.float64), expected)
     else:
@@ -148,7 +143,7 @@ def test_pools(case: str, where: Target) -> None:
 def test_depthwise_convolutions(case: str, where: Target) -> None:
     shape, kernel, *how = CONVOLUTIONS[case]
     operands = _operands(shape, kernel)
-    _assert_close(_run(_convolution_task(*operands, *how), where, operands), _convolved(*operands, *how))
+    _assert_close(computed(_convolution_task(*operands, *how), where, operands), _convolved(*operands, *how))
 
 
 @arrays
@@ -159,7 +154,7 @@ def test_maxima_of_numbers_that_are_not_finite(where: Target) -> None:
     image[1, ::3, ::5] = np.nan
     image[1, ::3, 1] = np.frombuffer(b"\xc0\xff", ml_dtypes.bfloat16)  # a NaN with a sign
     image[0, 6, 6] = np.inf
-    result = _run(_pool_task(image, mode, *how), where, [image]).astype(np.float64)
+    result = computed(_pool_task(image, mode, *how), where, [image]).astype(np.float64)
     expected = _pooled(image, mode, *how)
     assert np.isnan(expected).any()
     assert (expected[0, :2] == -np.inf).all()
@@ -172,7 +167,7 @@ def test_padding_does_not_meet_infinite_elements(where: Target) -> None:
     shape, kernel, *how = CONVOLUTIONS["3x3"]
     operands = _operands(shape, kernel)
     operands[0][0, 0, 0] = np.inf
-    result = _run(_convolution_task(*operands, *how), where, operands).astype(np.float32)
+    result = computed(_convolution_task(*operands, *how), where, operands).astype(np.float32)
     np.testing.assert_array_equal(np.isfinite(result), np.isfinite(_convolved(*operands, *how)))
 
 
@@ -183,12 +178,12 @@ def test_float32(where: Target, policy: Any) -> None:
     mode, shape, *how = POOLS["padding does not count, ceil mode"]
     image = _image(shape, 1, np.float32)
     for mode in ("max", "avg"):
-        result = _run(_pool_task(image, mode, *how), where, [image])
+        result = computed(_pool_task(image, mode, *how), where, [image])
         assert result.dtype == np.float32
         _assert_close(result, _pooled(image, mode, *how), tolerance)
     shape, kernel, *steps = CONVOLUTIONS["3x3, stride 2"]
     operands = _operands(shape, kernel, 1, np.float32)
-    result = _run(_convolution_task(*operands, *steps), where, operands)
+    result = computed(_convolution_task(*operands, *steps), where, operands)
     _assert_close(result, _convolved(*operands, *steps), 4 * tolerance)
 
 
@@ -201,7 +196,7 @@ def test_a_part_of_an_image_is_read_in_place(where: Target) -> None:
     offer = families.claim(task, where)
     assert not isinstance(offer, Refusal)
     assert len(offer.operands[0].layout.shape) == 1
-    _assert_close(_run(task, where, [base]), _pooled(part, mode, *how))
+    _assert_close(computed(task, where, [base]), _pooled(part, mode, *how))
 
 
 def _pairs(least: int, most: int) -> st.SearchStrategy[Pair]:
@@ -218,12 +213,12 @@ def test_every_offer_builds_and_runs(data: st.DataObject) -> None:
     where, seed = data.draw(st.sampled_from(TARGETS)), data.draw(st.integers(0, 9))
     if data.draw(st.booleans()):
         operands = _operands(shape, kernel, seed)
-        result = _run(_convolution_task(*operands, stride, padding), where, operands)
+        result = computed(_convolution_task(*operands, stride, padding), where, operands)
         _assert_close(result, _convolved(*operands, stride, padding))
     else:
         image, mode = _image(shape, seed), data.draw(st.sampled_from(["max", "avg"]))
         how = (kernel, stride, padding, data.draw(st.booleans()), data.draw(st.booleans()))
-        _assert_close(_run(_pool_task(image, mode, *how), where, [image]), _pooled(image, mode, *how))
+        _assert_close(computed(_pool_task(image, mode, *how), where, [image]), _pooled(image, mode, *how))
 
 
 def test_shapes_share_configurations() -> None:
