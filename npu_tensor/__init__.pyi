@@ -493,7 +493,7 @@ def bitwise_xor(input: Operand, other: Operand) -> Tensor:
 def bitwise_xor_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Apply `bitwise_xor` in place, which also changes the views of this tensor."""
 def blackman_window(window_length: builtins.int, periodic: builtins.bool = True, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """Return 0.42 - 0.5 cos(x) + 0.08 cos(2 x) over a turn. periodic omits the last element of the symmetric window."""
+    """Return 0.42 - 0.5 * cos(t) + 0.08 * cos(2 * t) over a turn t. periodic omits the last element of the symmetric window."""
 def block_diag(*tensors: Any) -> Tensor:
     """Return the matrix with these matrices along its diagonal; numbers and vectors count as one row."""
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
@@ -1229,7 +1229,7 @@ def gumbel_softmax(logits: Tensor, tau: builtins.float = 1.0, hard: builtins.boo
 def hamming_window(window_length: builtins.int, periodic: builtins.bool = True, alpha: builtins.float = 0.54, beta: builtins.float = 0.46, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Return alpha - beta cos(x) over a turn. periodic omits the last element of the symmetric window."""
 def hann_window(window_length: builtins.int, periodic: builtins.bool = True, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """Return 0.5 - 0.5 cos(x) over a turn. periodic omits the last element of the symmetric window."""
+    """Return 0.5 - 0.5 * cos(t) over a turn t. periodic omits the last element of the symmetric window."""
 def hardshrink(input: Operand, lambd: builtins.float = 0.5) -> Tensor:
     """Return input where it is outside [-lambd, lambd], else zero."""
 def hardshrink_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -1874,13 +1874,18 @@ def nanmean(input: Tensor, dim: Dims = None, keepdim: builtins.bool = False, *, 
 def nanmedian(input: Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
     """Return the lower median of all elements that are not NaN, or (values, indices) along dim."""
 def nanquantile(input: Tensor, q: builtins.float | Sequence[builtins.float] | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
-    """Return the q-th quantile along dim of the elements that are not NaN, like `quantile`; NaN if there are none.
+    """Return the q-th quantile along dim of the elements that are not NaN; NaN if there are none.
 
     Args:
         input: float32 or float64 of any shape.
         q: Number in [0, 1], or a vector of them, which adds a first dimension.
         dim: Dimension to reduce; None for all elements.
-        interpolation: Value between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint"."""
+        interpolation: Value between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint".
+
+    Raises:
+        ArgumentError: A number q is outside [0, 1], or `interpolation` has another value.
+        DimensionError: An element of a tensor q is outside [0, 1], raised where the value is read; or there are no
+            elements."""
 def nansum(input: Tensor, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
     """Return the sum over dim (None for all) of the elements that are not NaN."""
 def narrow(input: Tensor, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:

@@ -1,5 +1,5 @@
 """PyTorch's torch.signal, `npu_tensor.signal`, which holds windows only."""
 
-from npu_tensor import signal_windows as windows
+from npu_tensor.functions import signal_windows as windows
 
 __all__ = ["windows"]

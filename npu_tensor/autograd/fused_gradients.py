@@ -12,7 +12,7 @@ from npu_tensor import ops
 from npu_tensor.autograd.structured import RULES, Recording
 from npu_tensor.autograd.transforms import vjp
 from npu_tensor.functions.dot_product_attention import attention_by_products
-from npu_tensor.functions.neural import wide
+from npu_tensor.functions.register import wide
 from npu_tensor.functions.shape import cat
 from npu_tensor.tensor import Tensor
 

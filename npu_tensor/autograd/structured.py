@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from npu_tensor import ops
-from npu_tensor.functions.neural import wide
+from npu_tensor.functions.register import wide
 from npu_tensor.ops.conv import CONVOLUTIONS, TRANSPOSED
 from npu_tensor.ops.declare import Call, Layout
 from npu_tensor.ops.movement import padded_places

@@ -29,7 +29,7 @@ from npu_tensor.dtypes import (
     uint8,
 )
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
-from npu_tensor.functions.register import Operand, check_device, composite, fitting
+from npu_tensor.functions.register import Operand, check_device, composite, fitting, wide
 from npu_tensor.functions.shape import cat
 from npu_tensor.ops import registry
 from npu_tensor.ops.rules import dimension
@@ -283,8 +283,7 @@ def rounded(input: Tensor, *, decimals: int = 0) -> Tensor:
     if decimals == 0:
         return ops.round_op(input)
     factor = 10.0 ** abs(decimals)
-    wide = input.float() if input.dtype in (bfloat16, float16) else input
-    moved = (wide * factor if decimals > 0 else wide / factor).round()
+    moved = (wide(input) * factor if decimals > 0 else wide(input) / factor).round()
     return (moved / factor if decimals > 0 else moved * factor).to(input.dtype)
 
 

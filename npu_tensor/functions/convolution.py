@@ -15,8 +15,7 @@ import numpy as np
 from npu_tensor import ops
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.creation import zeros
-from npu_tensor.functions.neural import wide
-from npu_tensor.functions.register import composite
+from npu_tensor.functions.register import composite, wide
 from npu_tensor.functions.shape import pad
 from npu_tensor.ops.conv import CONVOLUTIONS, TRANSPOSED
 from npu_tensor.ops.rules import integer_extents
@@ -64,6 +63,13 @@ def require_places(input: Tensor, places: int) -> None:
 
 
 # --- convolution
+
+
+def _batched(input: Tensor, weight: Tensor, places: int, order: str) -> Tensor:
+    """Return the input with a batch. Raise ShapeError for a wrong number of dimensions of either operand."""
+    if input.ndim not in (places + 1, places + 2) or weight.ndim != places + 2:
+        raise ShapeError(f"needs (batch, channels, *places) and {order}, {places} places")
+    return input if input.ndim == places + 2 else input.reshape(1, *input.shape)
 
 
 def _sum_dtype(input: Tensor) -> str | None:
@@ -118,13 +124,9 @@ def _convolution(places: int) -> Callable[..., Tensor]:
 
         >>> nt.{name}({x}, {kernel})
         """
-        if input.ndim not in (places + 1, places + 2) or weight.ndim != places + 2:
-            raise ShapeError(
-                f"needs (batch, channels, *places) and (outputs, channels / groups, *places), {places} places"
-            )
+        batch = _batched(input, weight, places, "(outputs, channels / groups, *places)")
         steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
         around = tuple(_around(padding, weight.shape[2:], steps, dilations))
-        batch = input if input.ndim == places + 2 else input.reshape(1, *input.shape)
         is_depthwise = places == 2 and groups == batch.shape[1] == weight.shape[0]
         convolve = ops.conv_2d_dw if is_depthwise else CONVOLUTIONS[places - 1]
         attributes = steps, around, dilations, groups, False, _sum_dtype(input)
@@ -157,18 +159,12 @@ def _transposed_convolution(places: int) -> Callable[..., Tensor]:
 
         >>> nt.{name}({kernel}, {kernel})
         """
-        if input.ndim not in (places + 1, places + 2) or weight.ndim != places + 2:
-            raise ShapeError(
-                f"needs (batch, channels, *places) and (channels, outputs / groups, *places), {places} places"
-            )
+        batch = _batched(input, weight, places, "(channels, outputs / groups, *places)")
         steps, dilations = each_place("stride", stride, places), each_place("dilation", dilation, places)
-        cropped, added = (
-            each_place("padding", padding, places, 0),
-            each_place("output_padding", output_padding, places, 0),
-        )
+        cropped = each_place("padding", padding, places, 0)
+        added = each_place("output_padding", output_padding, places, 0)
         if any(extra >= max(both) for extra, *both in zip(added, steps, dilations, strict=True)):
             raise ArgumentError(f"output_padding must be less than stride or dilation, not {output_padding!r}")
-        batch = input if input.ndim == places + 2 else input.reshape(1, *input.shape)
         sizes = zip(batch.shape[2:], weight.shape[2:], steps, dilations, cropped, added, strict=True)
         extents = tuple(
             (count - 1) * step + gap * (size - 1) + 1 + extra - 2 * crop

@@ -9,9 +9,9 @@ from npu_tensor import ops
 from npu_tensor.dtypes import bfloat16, float16, float32, float64
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.creation import arange
-from npu_tensor.functions.neural import dropout, dropped, require_float, wide
+from npu_tensor.functions.neural import dropout, dropped
 from npu_tensor.functions.products import linear
-from npu_tensor.functions.register import composite
+from npu_tensor.functions.register import composite, require_float, wide
 from npu_tensor.functions.shape import cat, pad
 from npu_tensor.graph.history import grad_mode
 from npu_tensor.planner.selection import accelerators, current

@@ -11,9 +11,9 @@ from npu_tensor import ops
 from npu_tensor.dtypes import DType, default_dtype
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.creation import arange, full_like, zeros
-from npu_tensor.functions.neural import l1_loss, reduced, require_float, warn_of_broadcast, wide
+from npu_tensor.functions.neural import l1_loss, reduced, warn_of_broadcast
 from npu_tensor.functions.products import pairwise_distance
-from npu_tensor.functions.register import composite
+from npu_tensor.functions.register import composite, require_float, wide
 from npu_tensor.functions.shape import joined, pad, stack
 from npu_tensor.tensor import Tensor, from_array
 

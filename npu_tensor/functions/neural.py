@@ -13,27 +13,13 @@ import numpy as np
 
 from npu_tensor import ops
 from npu_tensor._util.user_warnings import warn
-from npu_tensor.dtypes import DType, float32
-from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
+from npu_tensor.errors import ArgumentError, DimensionError, ShapeError
 from npu_tensor.functions.creation import arange, rand
-from npu_tensor.functions.register import composite
+from npu_tensor.functions.register import composite, require_float, wide
 from npu_tensor.graph.history import GradMode
 from npu_tensor.graph.index_checks import known_value
 from npu_tensor.spec import broadcast_shapes
 from npu_tensor.tensor import Tensor, record
-
-
-def wide(tensor: Tensor) -> Tensor:
-    """Convert 16-bit floats to float32; return other tensors unchanged."""
-    return tensor.to(float32) if tensor.dtype.itemsize == 2 and tensor.is_floating_point() else tensor
-
-
-def require_float(tensor: Tensor) -> DType:
-    """Return the dtype of a floating-point tensor. Raise DTypeError for others."""
-    if not tensor.is_floating_point():
-        raise DTypeError(f"takes floats, not {tensor.dtype.name}; convert with .to(npu_tensor.float32)")
-    return tensor.dtype
-
 
 # --- norms
 

@@ -14,7 +14,7 @@ from npu_tensor.dtypes import bool_, float64, int64
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.convolution import Sizes, each_place, for_places, require_places
 from npu_tensor.functions.creation import zeros
-from npu_tensor.functions.neural import require_float, wide
+from npu_tensor.functions.register import require_float, wide
 from npu_tensor.ops.rules import integer_extents
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.tensor import Tensor, from_array

@@ -11,8 +11,7 @@ import numpy as np
 from npu_tensor import ops
 from npu_tensor.dtypes import bfloat16, float32, int8, int16, int32, uint8
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
-from npu_tensor.functions.neural import require_float
-from npu_tensor.functions.register import Operand, composite, fitting, tensor_of
+from npu_tensor.functions.register import Operand, composite, fitting, require_float, tensor_of
 from npu_tensor.ops import registry
 from npu_tensor.ops.rules import dimension, unpacked
 from npu_tensor.spec import broadcast_shapes

@@ -10,10 +10,9 @@ import numpy as np
 
 from npu_tensor import ops
 from npu_tensor.dtypes import DType, bool_, default_dtype, float32, float64
-from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
+from npu_tensor.errors import ArgumentError, DimensionError, ShapeError
 from npu_tensor.functions.creation import Generator, arange, draw, extents, rand, randint, randn, zeros_like
-from npu_tensor.functions.neural import require_float, wide
-from npu_tensor.functions.register import composite, tensor_of
+from npu_tensor.functions.register import composite, require_float, tensor_of, wide
 from npu_tensor.functions.search import searchsorted
 from npu_tensor.functions.shape import topk
 from npu_tensor.graph.index_checks import known_value
@@ -46,8 +45,8 @@ def _drawn(shape: tuple[int, ...], probability: Tensor | float, generator: Gener
 @composite()
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
     """Draw 1 with the probability in each element of input, or with p, else 0; NaN where it is outside [0, 1]."""
-    if p is None and not input.is_floating_point():
-        raise DTypeError(f"takes probabilities as floats, not {input.dtype.name}")
+    if p is None:
+        require_float(input)
     return _drawn(input.shape, input if p is None else p, generator).to(input.dtype)
 
 
@@ -103,8 +102,7 @@ def multinomial(
 
     >>> nt.multinomial(nt.tensor([0.0, 0.3, 0.7]), 2)
     """
-    if not input.is_floating_point():
-        raise DTypeError(f"takes weights as floats, not {input.dtype.name}")
+    require_float(input)
     if input.ndim not in (1, 2) or not input.shape[-1]:
         raise ShapeError(f"needs (categories) or (rows, categories), not {list(input.shape)}")
     categories = input.shape[-1]
@@ -146,10 +144,9 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
 
 
 def _counts(op: Any, generator: Generator | None, *parameters: Tensor) -> Tensor:
-    if not parameters[-1].is_floating_point():
-        raise DTypeError(f"takes floats, not {parameters[-1].dtype.name}")
+    dtype = require_float(parameters[-1])
     shape = broadcast_shapes(*(each.shape for each in parameters))
-    result: Tensor = op(draw(generator), *parameters, shape, parameters[-1].dtype)
+    result: Tensor = op(draw(generator), *parameters, shape, dtype)
     return result
 
 
@@ -180,8 +177,7 @@ def exponential_in_place(input: Tensor, lambd: float = 1.0, *, generator: Genera
     """Replace the value by exponential random numbers of rate lambd."""
     if not lambd > 0:
         raise ArgumentError(f"lambd must be positive, not {lambd}")
-    if not input.is_floating_point():
-        raise DTypeError(f"the result must be floating point, not {input.dtype.name}")
+    require_float(input)
     return input._assign((_exponential(input, generator) / lambd).to(input.dtype))
 
 

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 import numpy as np
 
 from npu_tensor._util.user_warnings import user_line
-from npu_tensor.dtypes import DType, bool_, default_dtype
+from npu_tensor.dtypes import DType, bool_, default_dtype, float32
 from npu_tensor.errors import (
     ArgumentError,
     CaptureError,
@@ -173,6 +173,18 @@ def tensor_of(value: Operand) -> Tensor:
     if isinstance(value, (bool, int, float)):
         return from_array(np.asarray(value, default_dtype(float).numpy if isinstance(value, float) else None))
     raise TypeError(f"expected a Tensor, a NumPy array or a Python number, not {type(value).__name__}")
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """Convert 16-bit floats to float32; return other tensors unchanged."""
+    return tensor.to(float32) if tensor.dtype.itemsize == 2 and tensor.is_floating_point() else tensor
+
+
+def require_float(tensor: Tensor) -> DType:
+    """Return the dtype of a floating-point tensor. Raise DTypeError for others."""
+    if not tensor.is_floating_point():
+        raise DTypeError(f"takes floats, not {tensor.dtype.name}; convert with .to(npu_tensor.float32)")
+    return tensor.dtype
 
 
 def fitting(value: Any, dtype: DType) -> float:

@@ -12,9 +12,8 @@ from npu_tensor.dtypes import float32, int64, uint8
 from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.convolution import Sizes, each_place
 from npu_tensor.functions.creation import arange, ones, zeros_like
-from npu_tensor.functions.neural import require_float, wide
 from npu_tensor.functions.pooling import adapted
-from npu_tensor.functions.register import composite
+from npu_tensor.functions.register import composite, require_float, wide
 from npu_tensor.functions.shape import gather, meshgrid, stack
 from npu_tensor.tensor import Tensor
 

@@ -10,8 +10,7 @@ from npu_tensor import ops
 from npu_tensor.dtypes import float32, float64, int32, int64
 from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
 from npu_tensor.functions.creation import zeros
-from npu_tensor.functions.neural import wide
-from npu_tensor.functions.register import Operand, composite, tensor_of
+from npu_tensor.functions.register import Operand, composite, tensor_of, wide
 from npu_tensor.functions.scattering import index_add
 from npu_tensor.graph.history import require_constant
 from npu_tensor.tensor import Tensor, from_array

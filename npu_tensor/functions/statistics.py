@@ -10,12 +10,12 @@ import numpy as np
 
 from npu_tensor import ops
 from npu_tensor.dtypes import default_dtype, int64
-from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeError
+from npu_tensor.errors import ArgumentError, DimensionError, ShapeError
+from npu_tensor.functions import signal_windows
 from npu_tensor.functions.arithmetic import result_type
 from npu_tensor.functions.creation import arange, zeros
-from npu_tensor.functions.neural import wide
 from npu_tensor.functions.reduce import norm, values_at
-from npu_tensor.functions.register import Operand, composite, tensor_of
+from npu_tensor.functions.register import Operand, composite, require_float, tensor_of, wide
 from npu_tensor.functions.scattering import index_add
 from npu_tensor.functions.search import bucketize
 from npu_tensor.functions.shape import ValuesIndices, gather, joined, sort
@@ -102,8 +102,7 @@ def _limits(input: Tensor, low: float, high: float, margin: float = 1) -> tuple[
 @composite()
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """Count the elements in equal intervals from min to max, or between the extremes if these are equal."""
-    if not input.is_floating_point():
-        raise DTypeError(f"takes floats, not {input.dtype.name}")
+    require_float(input)
     flat = input.reshape(input.numel())
     low, high = _limits(flat, min, max)
     place = ((flat - low) / (high - low) * bins).floor()
@@ -158,12 +157,6 @@ def histogram(
 # --- ranks
 
 
-def _picked(ordered: ValuesIndices, place: Tensor, dim: int, keepdim: bool) -> ValuesIndices:
-    """Return the elements at one position of each sorted row."""
-    parts = (gather(part, dim, place) for part in ordered)
-    return ValuesIndices(*(part if keepdim else part.squeeze(dim) for part in parts))
-
-
 def _rows(input: Tensor, dim: int) -> tuple[Tensor, int]:
     """Return a number as a row of one element, and dim counted from the front. Raise DimensionError for empty rows."""
     place = dimension(dim, input.ndim)
@@ -192,7 +185,8 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     position = arange(extent).reshape(-1, *(1 for _ in rows.shape[place + 1 :])).expand(rows.shape)
     starts = values != values.roll(1, place)
     run = position - cummax(ops.where_op(starts, position, 0), place).values
-    return _picked(ordered, run.argmax(place, True), place, keepdim and bool(input.ndim))
+    index = gather(ordered.indices, place, run.argmax(place, True))
+    return values_at(rows, place, keepdim and bool(input.ndim), index)
 
 
 @composite()
@@ -203,7 +197,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     rows, place = _rows(input, dim)
     count = (rows == rows).sum(place, True)  # sorting puts NaN last
     middle = ((count - 1).clamp(min=0) / 2).floor().to(int64)
-    return _picked(sort(rows, place), middle, place, keepdim and bool(input.ndim))
+    return values_at(rows, place, keepdim and bool(input.ndim), gather(rows.argsort(place), place, middle))
 
 
 @composite()
@@ -329,25 +323,19 @@ def _derivative(input: Tensor, dim: int, spacing: Operand, edge_order: int) -> T
 # --- windows of signals
 
 
-def _window(shape: Callable[[int], Any], length: int, periodic: bool, dtype: Any, device: Any) -> Tensor:
-    """Return a window of NumPy; periodic removes the last element of a window that is longer by one."""
-    like = zeros(length, dtype=dtype, device=device)
-    if not like.is_floating_point():
-        raise DTypeError(f"gives floats, not {like.dtype.name}")
-    return from_array(shape(length + (periodic and length > 1))[:length], like.dtype)
+def _window_function(name: str, window: Callable[..., Tensor]) -> None:
+    """Publish a window of `npu_tensor.signal.windows` with PyTorch's older arguments."""
+
+    def function(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
+        return window(window_length, sym=not periodic, dtype=dtype, device=device)
+
+    function.__doc__ = f"{window.__doc__} periodic omits the last element of the symmetric window."
+    composite(f"{name}_window", method=False, creates=True)(function)
 
 
-def _plain_window(name: str, shape: Callable[[int], Any], text: str) -> None:
-    def window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
-        return _window(shape, window_length, periodic, dtype, device)
-
-    window.__doc__ = f"Return {text}. periodic omits the last element of the symmetric window."
-    composite(f"{name}_window", method=False, creates=True)(window)
-
-
-_plain_window("bartlett", np.bartlett, "a triangle that is 0 at the ends")
-_plain_window("blackman", np.blackman, "0.42 - 0.5 cos(x) + 0.08 cos(2 x) over a turn")
-_plain_window("hann", np.hanning, "0.5 - 0.5 cos(x) over a turn")
+_window_function("bartlett", signal_windows.bartlett)
+_window_function("blackman", signal_windows.blackman)
+_window_function("hann", signal_windows.hann)
 
 
 @composite(method=False, creates=True)
@@ -361,12 +349,7 @@ def hamming_window(
     device: Any = None,
 ) -> Tensor:
     """Return alpha - beta cos(x) over a turn. periodic omits the last element of the symmetric window."""
-
-    def shape(count: int) -> Any:
-        turn = 2 * math.pi * np.arange(count) / max(count - 1, 1)
-        return alpha - beta * np.cos(turn) if count > 1 else np.ones(count)
-
-    return _window(shape, window_length, periodic, dtype, device)
+    return signal_windows.general_cosine(window_length, a=(alpha, beta), sym=not periodic, dtype=dtype, device=device)
 
 
 @composite(method=False, creates=True)
@@ -374,4 +357,4 @@ def kaiser_window(
     window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None, device: Any = None
 ) -> Tensor:
     """Return Kaiser's window with a shape parameter. periodic omits the last element of the symmetric window."""
-    return _window(lambda count: np.kaiser(count, beta), window_length, periodic, dtype, device)
+    return signal_windows.kaiser(window_length, beta=beta, sym=not periodic, dtype=dtype, device=device)

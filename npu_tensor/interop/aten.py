@@ -21,7 +21,7 @@ from npu_tensor.autograd.structured import RULES, Recording
 from npu_tensor.errors import ArgumentError
 from npu_tensor.functions.dot_product_attention import is_fused
 from npu_tensor.functions.indexing import get, put
-from npu_tensor.functions.neural import wide
+from npu_tensor.functions.register import wide
 from npu_tensor.tensor import Tensor
 
 IGNORED: Final = frozenset({"device", "implicit", "layout", "memory_format", "non_blocking", "pin_memory"})

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from npu_tensor.errors import ArgumentError
 from npu_tensor.functions.creation import zeros
-from npu_tensor.functions.neural import wide
 from npu_tensor.functions.pytorch_arguments import no_grad
+from npu_tensor.functions.register import wide
 from npu_tensor.functions.shape import cat, stack
 from npu_tensor.tensor import Tensor
 

@@ -121,6 +121,7 @@ _ERRORS: Final = {
     "ShapeError": _SHAPES,
     "DTypeError": "DTypeError: The function does not support a dtype.",
     "ArgumentError": "ArgumentError: An argument has an invalid value.",
+    "require_float": "DTypeError: An operand is not floating point.",
 }
 
 
