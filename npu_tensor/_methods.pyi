@@ -281,8 +281,8 @@ class Methods:
         """Expand to a shape by the rules of broadcasting."""
     def byte(self, memory_format: Any = None) -> Tensor:
         """Convert to uint8."""
-    def cauchy_(self, *parameters: builtins.float, generator: Generator | None = None) -> Tensor:
-        """Replace the value by random numbers of a Cauchy distribution with a median and a half width at half maximum."""
+    def cauchy_(self, median: builtins.float = 0.0, sigma: builtins.float = 1.0, *, generator: Generator | None = None) -> Tensor:
+        """Replace the value by random numbers of a Cauchy distribution; sigma is half its width at half maximum."""
     def ceil(self) -> Tensor:
         """Round up to an integer."""
     def ceil_(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -598,7 +598,7 @@ class Methods:
         """Return input * sigmoid(1.702 * input)."""
     def gelu_quick_(self, *args: Any, **kwargs: Any) -> Tensor:
         """Apply `gelu_quick` in place, which also changes the views of this tensor."""
-    def geometric_(self, *parameters: builtins.float, generator: Generator | None = None) -> Tensor:
+    def geometric_(self, p: builtins.float, *, generator: Generator | None = None) -> Tensor:
         """Replace the value by random numbers of trials up to the first success, each with probability p."""
     def ger(self, vec2: Tensor) -> Tensor:
         """Return all products of elements of two vectors.
@@ -1008,13 +1008,18 @@ class Methods:
     def nanmedian(self, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
         """Return the lower median of all elements that are not NaN, or (values, indices) along dim."""
     def nanquantile(self, q: builtins.float | Sequence[builtins.float] | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
-        """Return the q-th quantile along dim of the elements that are not NaN, like `quantile`; NaN if there are none.
+        """Return the q-th quantile along dim of the elements that are not NaN; NaN if there are none.
 
         Args:
             input: float32 or float64 of any shape.
             q: Number in [0, 1], or a vector of them, which adds a first dimension.
             dim: Dimension to reduce; None for all elements.
-            interpolation: Value between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint"."""
+            interpolation: Value between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint".
+
+        Raises:
+            ArgumentError: A number q is outside [0, 1], or `interpolation` has another value.
+            DimensionError: An element of a tensor q is outside [0, 1], raised where the value is read; or there are no
+                elements."""
     def nansum(self, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
         """Return the sum over dim (None for all) of the elements that are not NaN."""
     def narrow(self, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:

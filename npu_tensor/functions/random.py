@@ -209,25 +209,22 @@ def _beyond(dtype: DType) -> int:
     return 2 if dtype is bool_ else min(int(np.iinfo(dtype.numpy).max) + 1, 2**63 - 1)
 
 
-def _from_uniform(name: str, transform: Any, doc: str) -> None:
-    def method(input: Tensor, *parameters: float, generator: Generator | None = None) -> Tensor:
-        drawn = rand(input.shape, generator=generator, dtype=float64)
-        return input._assign(transform(drawn, *parameters).to(input.dtype))
+@composite("cauchy_", function=False)
+def cauchy_in_place(
+    input: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
+) -> Tensor:
+    """Replace the value by random numbers of a Cauchy distribution; sigma is half its width at half maximum."""
+    drawn = rand(input.shape, generator=generator, dtype=float64)
+    return input._assign((median + sigma * ops.tan(math.pi * (drawn - 0.5))).to(input.dtype))
 
-    method.__doc__ = f"Replace the value by {doc}."
-    composite(name, function=False)(method)
 
-
-_from_uniform(
-    "cauchy_",
-    lambda u, median=0.0, sigma=1.0: median + sigma * ops.tan(math.pi * (u - 0.5)),
-    "random numbers of a Cauchy distribution with a median and a half width at half maximum",
-)
-_from_uniform(
-    "geometric_",
-    lambda u, p: (ops.log1p(-u) / math.log1p(-p)).floor() + 1,
-    "random numbers of trials up to the first success, each with probability p",
-)
+@composite("geometric_", function=False)
+def geometric_in_place(input: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
+    """Replace the value by random numbers of trials up to the first success, each with probability p."""
+    if not 0 < p < 1:
+        raise ArgumentError(f"p must be between 0 and 1, not {p}")
+    drawn = rand(input.shape, generator=generator, dtype=float64)
+    return input._assign(((ops.log1p(-drawn) / math.log1p(-p)).floor() + 1).to(input.dtype))
 
 
 @composite("log_normal_", function=False)

@@ -1005,42 +1005,6 @@ def test_tensor_copies_and_from_numpy_can_share() -> None:
     assert not np.shares_memory(copied.numpy(), array)
 
 
-@pytest.mark.covers("randint_like")
-def test_randint_like() -> None:
-    integers = nt.randint_like(nt.zeros(2, 3), 4, 9)
-    assert not integers.is_realized
-    assert (integers.shape, integers.dtype) == ((2, 3), nt.float32)
-    assert 4 <= integers.amin().item() <= integers.amax().item() <= 8
-
-
-@pytest.mark.covers("random_uniform", "random_normal", "random_integers")
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
-def test_random_numbers_have_their_distribution(dtype: str) -> None:
-    nt.manual_seed(0)
-    uniform = nt.rand(20000, dtype=dtype).numpy().astype(np.float64)
-    assert uniform.min() >= 0
-    assert uniform.max() < 1
-    # Standard errors of mean and variance are 0.002 and 0.0005; of the normal ones 0.007 and 0.01.
-    assert abs(uniform.mean() - 0.5) < 0.01
-    assert abs(uniform.var() - 1 / 12) < 0.003
-    normals = nt.randn(20000, dtype=dtype).numpy().astype(np.float64)
-    assert abs(normals.mean()) < 0.04
-    assert abs(normals.var() - 1) < 0.06
-    whole = nt.randint(-2, 3, (5000,)).numpy()
-    assert set(whole.tolist()) == {-2, -1, 0, 1, 2}
-    assert np.bincount(whole + 2).min() > 850
-
-
-@pytest.mark.parametrize(("dtype", "largest"), [("float16", 65504), ("bfloat16", 1 << 20), ("int8", 127), ("bool", 1)])
-def test_randint_stays_finite_up_to_the_largest_number(dtype: str, largest: int) -> None:
-    drawn = nt.randint(largest, largest + 1, (3,), dtype=dtype)
-    assert drawn.tolist() == [largest] * 3
-
-
-def test_randperm_is_a_permutation() -> None:
-    assert sorted(nt.randperm(50).tolist()) == list(range(50))
-
-
 # --- GGML's functions that have no PyTorch counterpart, against plain formulas; test_golden has ggml's own values
 
 

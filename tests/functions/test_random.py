@@ -33,6 +33,31 @@ def assert_moments(values: np.ndarray, mean: float, std: float, rounding: float 
     assert values.std() == pytest.approx(std, rel=0.03)
 
 
+@pytest.mark.covers("random_uniform", "random_normal")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+def test_uniform_and_normal_numbers(dtype: str) -> None:
+    nt.manual_seed(0)
+    uniform = nt.rand(MANY, dtype=dtype).double().numpy()
+    assert 0 <= uniform.min() <= uniform.max() < 1
+    assert_moments(uniform, 0.5, 1 / math.sqrt(12), 0.002)
+    assert_moments(nt.randn(MANY, dtype=dtype).double().numpy(), 0.0, 1.0, 0.002)
+
+
+@pytest.mark.covers("random_integers", "randint_like")
+def test_integers() -> None:
+    nt.manual_seed(1)
+    drawn = nt.randint_like(nt.zeros(MANY), -2, 3)
+    assert not drawn.is_realized
+    assert drawn.dtype is nt.float32
+    assert_frequencies(np.bincount(drawn.int().numpy() + 2), [0.2] * 5)
+    assert sorted(nt.randperm(50).tolist()) == list(range(50))
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [("float16", 65504), ("bfloat16", 1 << 20), ("int8", 127), ("bool", 1)])
+def test_integers_stay_finite_up_to_the_largest_number(dtype: str, largest: int) -> None:
+    assert nt.randint(largest, largest + 1, (3,), dtype=dtype).tolist() == [largest] * 3
+
+
 WEIGHTS = np.array([0.0, 1.0, 4.0, 0.5, 0.0, 2.5, 2.0, 0.0], np.float32)
 
 
@@ -89,6 +114,7 @@ REFUSED: list[tuple[Callable[[], Any], Any]] = [
     (lambda: nt.zeros(2).normal_(0, -1), nt.ArgumentError),
     (lambda: nt.zeros(2).uniform_(1, 0), nt.ArgumentError),
     (lambda: nt.zeros(2).exponential_(0), nt.ArgumentError),
+    (lambda: nt.zeros(2).geometric_(1.0), nt.ArgumentError),
     (lambda: nt.zeros(2, dtype=nt.int32).uniform_(), nt.DTypeError),
     (lambda: nt.poisson(nt.ones(2, dtype=nt.int64)), nt.DTypeError),
 ]
@@ -205,9 +231,9 @@ def test_more_in_place() -> None:
     assert set(nt.empty(99, dtype="bool").random_().tolist()) == {True, False}
     assert nt.empty(MANY, dtype="int8").random_().numpy().max() == 127
     assert nt.empty(9).random_().numpy().max() > 1000
-    quartiles = np.quantile(nt.empty(MANY).cauchy_(1.0, 2.0).numpy(), [0.25, 0.5, 0.75])
+    quartiles = np.quantile(nt.empty(MANY).cauchy_(median=1.0, sigma=2.0).numpy(), [0.25, 0.5, 0.75])
     np.testing.assert_allclose(quartiles, [-1.0, 1.0, 3.0], atol=0.06)
-    trials = np.bincount(nt.empty(MANY, dtype="int64").geometric_(0.4).numpy(), minlength=30)[:30]
+    trials = np.bincount(nt.empty(MANY, dtype="int64").geometric_(p=0.4).numpy(), minlength=30)[:30]
     assert_frequencies(trials, [0.0, *(0.4 * 0.6**k for k in range(29))])
     assert_moments(np.log(nt.empty(MANY).log_normal_(0.5, 0.25).numpy()), 0.5, 0.25)
 
