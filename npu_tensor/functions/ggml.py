@@ -90,14 +90,14 @@ def _alibi_slopes(heads: int, max_bias: float) -> np.ndarray[Any, Any]:
     return np.where(head < power, first, second).astype(np.float32)
 
 
-def _tiled(mask: Tensor, lead: tuple[int, ...]) -> Tensor:
-    """Repeat the mask over the leading dimensions, which it must divide."""
-    own = (1,) * (len(lead) + 2 - mask.ndim) + mask.shape
-    if any(not a or b % a for a, b in zip(own, lead, strict=False)):
-        raise ShapeError(f"mask {list(mask.shape)} does not repeat over {list(lead)}")
-    times = [b // a if a != 1 else 1 for a, b in zip(own, lead, strict=False)]
-    mask = mask.reshape(own)
-    return mask if max(times, default=1) == 1 else repeat(mask, *times, 1, 1)
+def _tiled(input: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Repeat a tensor until it broadcasts to a shape, whose extents its own must divide."""
+    own = (1,) * (len(shape) - input.ndim) + input.shape
+    if input.ndim > len(shape) or any(a != b and (not a or b % a) for a, b in zip(own, shape, strict=True)):
+        raise ShapeError(f"{list(input.shape)} does not divide {list(shape)}")
+    times = [1 if a in (1, b) else b // a for a, b in zip(own, shape, strict=True)]
+    input = input.reshape(own)
+    return input if max(times, default=1) == 1 else repeat(input, *times)
 
 
 @composite(ggml="SOFT_MAX")
@@ -132,7 +132,7 @@ def _bias(mask: Tensor, shape: tuple[int, ...], max_bias: float) -> Tensor:
     """Return what a mask adds to scores of a shape."""
     if mask.ndim < 2 or len(shape) < 2 or mask.shape[-2] < shape[-2] or mask.shape[-1] != shape[-1]:
         raise ShapeError(f"mask {list(mask.shape)} does not cover rows and columns of {list(shape)}")
-    bias = _tiled(cut(mask, mask.ndim - 2, 0, shape[-2]), shape[:-2]).to(float32)
+    bias = _tiled(cut(mask, mask.ndim - 2, 0, shape[-2]), shape).to(float32)
     if max_bias > 0:
         if len(shape) < 3:
             raise ShapeError("max_bias needs (..., heads, rows, columns)")
@@ -203,13 +203,8 @@ def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
     """
     if input.ndim < 2 or source.ndim != input.ndim or source.shape[-2] != rows.shape[-1]:
         raise ShapeError("needs input (..., entries, features), source (..., n, features) and indices (..., n)")
-    lead, own = input.shape[:-2], (1,) * (input.ndim - 1 - rows.ndim) + rows.shape[:-1]
-    if any(not a or b % a for a, b in zip(own, lead, strict=True)):
-        raise ShapeError(f"indices {list(rows.shape)} do not repeat over {list(lead)}")
-    index = rows.reshape(*own, rows.shape[-1])
-    if lead:
-        index = repeat(index, *(b // a for a, b in zip(own, lead, strict=True)), 1)
-    indices = [*_batch_indices(lead), index]
+    lead = input.shape[:-2]
+    indices = [*_batch_indices(lead), _tiled(rows, (*lead, rows.shape[-1]))]
     bounds = tuple((0, extent, 1) for extent in input.shape)
     return ops.put_op(input, source, *indices, bounds=bounds, dims=tuple(range(len(indices))), wrap=False)
 
@@ -217,10 +212,7 @@ def set_rows(input: Tensor, source: Tensor, rows: Tensor) -> Tensor:
 @composite(function=False, ggml="REPEAT")
 def repeat_as(input: Tensor, other: Tensor) -> Tensor:
     """Repeat input as a whole to the shape of other, which it must divide."""
-    own = (1,) * (other.ndim - input.ndim) + input.shape
-    if input.ndim > other.ndim or any(not a or b % a for a, b in zip(own, other.shape, strict=True)):
-        raise ShapeError(f"{list(input.shape)} does not divide {list(other.shape)}")
-    return repeat(input, *(b // a for a, b in zip(own, other.shape, strict=True)))
+    return _tiled(input, other.shape).expand(other.shape)
 
 
 # --- mixtures of experts
