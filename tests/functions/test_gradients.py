@@ -10,6 +10,7 @@ import pytest
 from comparison import TORCH_DTYPES, from_torch
 from op_examples import Case
 from test_functional import CASES, IN_PLACE, identifier, mapped, resolve
+from test_pytorch_arguments import VIEWS
 
 import npu_tensor as nt
 from npu_tensor.ops import OPS, registry
@@ -158,137 +159,56 @@ def test_dtypes(case: Case, dtype: str) -> None:
     check(case, dtype, DTYPE_TOLERANCES[dtype])
 
 
-F = torch.nn.functional
-ROWS = np.array([[2, 0, 2], [1, 1, 3]])
-LATER = torch.ones(4, 6).triu(2).bool()
-
-
-def _halves(activation: Callable[[Any], Any]) -> Callable[..., Any]:
-    return lambda x: activation(x[..., :3]) * x[..., 3:]
-
-
-def _rotated(x: Any) -> Any:
-    """Rotate pairs of neighbours of (tokens, heads, 4) by position / 10000 ** (pair / 2)."""
-    angles = torch.arange(3.0)[:, None, None] * torch.tensor([1.0, 0.01])
-    a, b = x[..., ::2], x[..., 1::2]
-    turned = a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()
-    return torch.stack(turned, -1).flatten(-2)
-
-
-def _sunk(x: Any, mask: Any, sinks: Any) -> Any:
-    column = sinks[:, None, None].expand(2, 3, 1)
-    return torch.cat([x * 0.5 + mask, column], -1).softmax(-1)[..., :-1]
-
-
-def _set_rows(x: Any, source: Any) -> Any:
-    return x.scatter(1, torch.from_numpy(ROWS[:, 1:])[..., None].expand(2, 2, 3), source)
-
-
-GGML: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
-    "add1": (nt.add1, lambda x, y: x + y, ((3, 4), (1,))),
-    "cross_entropy_loss": (
-        nt.cross_entropy_loss, lambda x, y: -(y * x.log_softmax(-1)).sum() / 3, ((3, 4), (3, 4))
-    ),
-    "diag_mask_inf": (
-        lambda x: nt.diag_mask_inf(x, 1).softmax(-1), lambda x: x.masked_fill(LATER, -torch.inf).softmax(-1), ((4, 6),)
-    ),
-    "diag_mask_zero": (lambda x: nt.diag_mask_zero(x, 1), lambda x: x.masked_fill(LATER, 0), ((4, 6),)),
-    "reglu": (nt.reglu, _halves(F.relu), ((4, 6),)),
-    "geglu": (nt.geglu, _halves(lambda x: F.gelu(x, approximate="tanh")), ((4, 6),)),
-    "geglu_erf": (nt.geglu_erf, _halves(F.gelu), ((4, 6),)),
-    "geglu_quick": (nt.geglu_quick, _halves(lambda x: x * (1.702 * x).sigmoid()), ((4, 6),)),
-    "swiglu": (nt.swiglu, _halves(F.silu), ((4, 6),)),
-    "swiglu_oai": (
-        lambda x: nt.swiglu_oai(x, limit=0.9),
-        lambda x: (lambda a, b: a * (1.702 * a).sigmoid() * (b + 1))(
-            x[..., :3].clamp(max=0.9), x[..., 3:].clamp(-0.9, 0.9)
-        ),
-        ((4, 6),),
-    ),
-    "get_rows": (
-        lambda x: nt.get_rows(x, nt.from_numpy(ROWS)),
-        lambda x: x.gather(1, torch.from_numpy(ROWS)[..., None].expand(2, 3, 3)),
-        ((2, 4, 3),),
-    ),
-    "set_rows": (
-        lambda x, y: nt.set_rows(x, y, nt.from_numpy(ROWS[:, 1:])), _set_rows, ((2, 4, 3), (2, 2, 3))
-    ),
-    "mul_mat": (nt.mul_mat, lambda a, b: b @ a.repeat_interleave(2, 0).mT, ((2, 3, 5), (4, 6, 5))),
-    "out_prod": (nt.out_prod, lambda a, b: b.mT @ a, ((2, 5, 3), (2, 5, 4))),
-    "repeat_as": (lambda x: x.repeat_as(nt.ones(4, 6)), lambda x: x.repeat(2, 3), ((2, 2),)),
-    "rope": (lambda x: nt.rope(x, nt.arange(3)), _rotated, ((3, 2, 4),)),
-    "silu_back": (
-        nt.silu_back, lambda g, x: g * x.sigmoid() * (x * (1 - x.sigmoid()) + 1), ((3, 4), (3, 4))
-    ),
-    "soft_max_ext": (
-        lambda x, mask, sinks: nt.soft_max_ext(x, mask, 0.5, sinks=sinks), _sunk, ((2, 3, 4), (3, 4), (2,))
-    ),
-    "sum_rows": (nt.sum_rows, lambda x: x.sum(-1, True), ((3, 4),)),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", GGML)
-def test_functions_of_ggml(name: str) -> None:
-    ours, theirs, shapes = GGML[name]
-    torch.manual_seed(0)
-    leaves = [torch.randn(shape, requires_grad=True) for shape in shapes]
-    expected = theirs(*leaves)
-    seed = torch.randn_like(expected)
-    result, pull_back = nt.vjp(ours, *(from_torch(leaf.detach()) for leaf in leaves))
-    np.testing.assert_allclose(result.numpy(), expected.detach().numpy(), 1e-5, 1e-5)
-    exact = torch.autograd.grad(expected, leaves, seed)
-    for actual, other in zip(pull_back(from_torch(seed)), exact, strict=True):
-        np.testing.assert_allclose(actual.numpy(), other.numpy(), 1e-4, 1e-5)
-
-
-IDS = nt.tensor([[0, 2], [1, 1]])
+IDS, ROWS = nt.tensor([[0, 2], [1, 1]]), nt.tensor([[2, 0, 2], [1, 1, 3]])
 HEAD, STATE = (3, 1, 2), (1, 1, 2, 2)
+GATED = ("reglu", "geglu", "geglu_erf", "geglu_quick", "swiglu")
 DIFFERENCES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "acc": (lambda x, y: nt.acc(x, y, (1, 0)), ((3, 4), (2, 2))),
+    "add1": (nt.add1, ((3, 4), (1,))),
     "add_id": (lambda x, y: nt.add_id(x, y, IDS), ((2, 2, 3), (3, 3))),
     "add_rel_pos": (nt.add_rel_pos, ((1, 4, 4), (1, 2, 2, 2), (1, 2, 2, 2))),
+    "cross_entropy_loss": (nt.cross_entropy_loss, ((3, 4), (3, 4))),
+    "diag_mask_inf": (lambda x: nt.diag_mask_inf(x, 1).softmax(-1), ((4, 6),)),
+    "diag_mask_zero": (lambda x: nt.diag_mask_zero(x, 1), ((4, 6),)),
+    **{name: (getattr(nt, name), ((4, 6),)) for name in GATED},
     "flash_attn_ext": (
         lambda *x: nt.flash_attn_ext(*x, scale=0.5, logit_softcap=2.0), ((1, 2, 3, 4), (1, 1, 5, 4), (1, 1, 5, 2))
     ),
     "gated_delta_net": (nt.gated_delta_net, ((1, 3, 1, 2),) * 3 + ((1, 3, 1, 1),) * 2 + (STATE,)),
     "gated_linear_attn": (nt.gated_linear_attn, (HEAD,) * 4 + (STATE,)),
+    "get_rows": (lambda x: nt.get_rows(x, ROWS), ((2, 4, 3),)),
     "get_rel_pos": (lambda x: nt.get_rel_pos(x, 2, 3), ((5, 2),)),
     "im2col": (lambda x: nt.im2col(x, (2, 2), padding=1), ((1, 2, 3, 4),)),
+    "mul_mat": (nt.mul_mat, ((2, 3, 5), (4, 6, 5))),
     "mul_mat_id": (lambda a, b: nt.mul_mat_id(a, b, IDS), ((3, 5, 4), (2, 2, 4))),
+    "out_prod": (nt.out_prod, ((2, 5, 3), (2, 5, 4))),
+    "repeat_as": (lambda x: x.repeat_as(nt.ones(4, 6)), ((2, 2),)),
+    "rope": (lambda x: nt.rope(x, nt.arange(3)), ((3, 2, 4),)),
     "rwkv_wkv6": (nt.rwkv_wkv6, (HEAD, HEAD, HEAD, (1, 2), HEAD, STATE)),
     "rwkv_wkv7": (nt.rwkv_wkv7, (HEAD,) * 6 + (STATE,)),
     "set": (lambda x, y: nt.set(x, y, (1, 0)), ((3, 4), (2, 2))),
+    "set_rows": (lambda x, y: nt.set_rows(x, y, ROWS[:, 1:]), ((2, 4, 3), (2, 2, 3))),
+    "silu_back": (nt.silu_back, ((3, 4), (3, 4))),
+    "soft_max_ext": (lambda x, mask, sinks: nt.soft_max_ext(x, mask, 0.5, sinks=sinks), ((2, 3, 4), (3, 4), (2,))),
     "solve_tri": (nt.solve_tri, ((2, 3, 3), (2, 3, 2))),
     "ssm_conv": (nt.ssm_conv, ((1, 3, 6), (3, 4))),
     "ssm_scan": (
         lambda state, x, dt, a, b, c: nt.ssm_scan(state, x, dt, -a.abs(), b, c, nt.tensor([0])),
         ((1, 2, 3, 4), (1, 3, 2, 3), (1, 3, 2), (2, 4), (1, 3, 1, 4), (1, 3, 1, 4)),
     ),
+    "sum_rows": (nt.sum_rows, ((3, 4),)),
+    "swiglu_oai": (lambda x: nt.swiglu_oai(x, limit=0.9), ((4, 6),)),
     "timestep_embedding": (lambda x: nt.timestep_embedding(x, 4), ((3,),)),
     "win_part": (lambda x: nt.win_part(x, 2), ((3, 5, 2),)),
     "win_unpart": (lambda x: nt.win_unpart(x, 5, 3, 2), ((6, 2, 2, 2),)),
 }  # fmt: skip
 """Functions of GGML that PyTorch does not have."""
-COPIES: dict[str, tuple[Any, ...]] = {
-    "as_strided_copy": ((2, 3), (1, 2)),
-    "diagonal_copy": (),
-    "expand_copy": ((2, 3, 4),),
-    "narrow_copy": (1, 1, 2),
-    "permute_copy": ((1, 0),),
-    "select_copy": (0, 1),
-    "split_copy": (2,),
-    "squeeze_copy": (),
-    "t_copy": (),
-    "transpose_copy": (0, 1),
-    "unbind_copy": (),
-    "unfold_copy": (1, 2, 1),
-    "unsqueeze_copy": (0,),
-    "view_copy": ((4, 3),),
-}
-"""Arguments of the functions that copy views, after a matrix."""
-
 DIFFERENCES |= {
-    **{name: (lambda x, n=name, a=arguments: getattr(nt, n)(x, *a), ((3, 4),)) for name, arguments in COPIES.items()},
+    **{
+        f"{name}_copy": (lambda x, n=name, a=arguments: getattr(nt, f"{n}_copy")(x, *a), ((4, 6),))
+        for name, arguments in VIEWS.items()
+        if name != "detach"
+    },
     "_weight_norm": (nt._weight_norm, ((3, 4), (3, 1))),
     "as_strided": (lambda x: nt.as_strided(x, (3, 3), (1, 2), 1), ((3, 4),)),
     "grouped_mm": (lambda a, b: nt.grouped_mm(a, b, offs=nt.tensor([2, 2, 4])), ((5, 3), (3, 3, 2))),
@@ -303,7 +223,7 @@ DIFFERENCES |= {
     "polygamma": (lambda x: nt.polygamma(1, x.abs() + 1), ((3, 4),)),
 }
 
-IN_FLOAT32 = {"flash_attn_ext", "timestep_embedding"}
+IN_FLOAT32 = {"flash_attn_ext", "soft_max_ext", "timestep_embedding"}
 """Functions that always compute in float32: their differences need a wider step, and are less exact."""
 
 
@@ -339,7 +259,7 @@ DRAWS = {"bernoulli", "binomial", "feature_alpha_dropout", "gumbel_softmax", "mu
 
 def test_every_function_has_a_case() -> None:
     """Functions that are ops, and in-place forms, are tested in tests/autograd."""
-    compared = {case[0] for case in CASES} | set(GGML) | set(DIFFERENCES) | {f"{name}_" for name in IN_PLACE}
+    compared = {case[0] for case in CASES} | set(DIFFERENCES) | {f"{name}_" for name in IN_PLACE}
     rest = {*registry.functions()} - compared - set(OPS) - NO_DERIVATIVE - DRAWS
     creates = {name for name in rest if "requires_grad" in inspect.signature(getattr(nt, name)).parameters}
     assert rest - creates == NO_FLOATS

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
 RNG = np.random.default_rng(3)
+IMAGES = ((4, 3, 5), (2, 3, 4, 5))
 
 
 def normal(*shape: int) -> np.ndarray:
@@ -59,16 +60,20 @@ def test_dropout_of_attention() -> None:
     assert set(np.unique(result)) == {0.0, 1.0, 10.0, 11.0}
 
 
-@pytest.mark.parametrize("shape", [(6, 3), (4, 3, 5), (2, 3, 4, 5)])
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("batch_norm", (6, 3)), *((f"{kind}_norm", shape) for kind in ("batch", "instance") for shape in IMAGES)],
+)
 @pytest.mark.parametrize("affine", [True, False])
-def test_running_statistics(shape: tuple[int, ...], affine: bool) -> None:
+def test_running_statistics(name: str, shape: tuple[int, ...], affine: bool) -> None:
+    options = {"training": True} if name == "batch_norm" else {}
     x, mean, variance = normal(*shape), normal(3), normal(3) ** 2
     weights = [normal(3), normal(3)] if affine else []
     own = [torch.tensor(each) for each in (x, mean, variance, *weights)]
     ours = [nt.from_numpy(each) for each in (x, mean, variance, *weights)]
     for _ in range(3):
-        expected = F.batch_norm(*own, training=True, momentum=0.3)
-        result = nt.batch_norm(*ours, training=True, momentum=0.3).realize()
+        expected = getattr(F, name)(*own, momentum=0.3, **options)
+        result = getattr(nt, name)(*ours, momentum=0.3, **options).realize()
         assert ours[1].is_realized  # computed with the result
         assert ours[2].is_realized
     for actual, exact in zip((result, *ours), (expected, *own), strict=True):
@@ -122,18 +127,6 @@ def test_gradients_of_norms(order: int, dtype: str) -> None:
     tolerance = {"float32": 2e-4, "float64": 1e-10}[dtype]
     for actual, exact in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(actual.numpy(), exact.numpy(), rtol=tolerance, atol=tolerance * abs(exact).max())
-
-
-def test_running_statistics_of_instances() -> None:
-    x, weights = normal(4, 3, 5, 2), [normal(3), normal(3) ** 2, normal(3), normal(3)]
-    own = [torch.tensor(each) for each in (x, *weights)]
-    ours = [nt.from_numpy(each) for each in (x, *weights)]
-    for _ in range(2):
-        expected, result = F.instance_norm(*own, momentum=0.3), nt.instance_norm(*ours, momentum=0.3).realize()
-        assert ours[1].is_realized
-        assert ours[2].is_realized
-    for actual, exact in zip((result, *ours), (expected, *own), strict=True):
-        np.testing.assert_allclose(actual.numpy(), exact.numpy(), rtol=1e-12, atol=1e-12)
 
 
 def test_one_element_has_no_statistics() -> None:
