@@ -80,6 +80,7 @@ def test_recorded_and_computed_results_are_tensors() -> None:
         (xp.floor_divide(xp.asarray([np.inf, -7.0]), 2.0), [np.inf, -4.0]),
         (x[xp.zeros((0,), dtype=xp.bool)], array[np.zeros(0, bool)]),
         (xp.arange(5, 0), []),
+        (xp.ones(shape=(2, 1)), np.ones((2, 1))),
         (xp.broadcast_arrays(x, x[0])[1], np.broadcast_arrays(array, array[0])[1]),
     ):
         assert isinstance(result, nt.Tensor)
