@@ -62,9 +62,9 @@ from npu_tensor.ops import registry
 from npu_tensor.ops.declare import Call, Op, Operand, describe, keep
 from npu_tensor.ops.recorders import STEPS
 from npu_tensor.planner import selection
+from npu_tensor.planner.planner import realize as _realize_nodes
+from npu_tensor.planner.planner import shorten
 from npu_tensor.planner.pressure import pressure
-from npu_tensor.planner.run import realize as _realize_nodes
-from npu_tensor.planner.run import shorten
 from npu_tensor.runtime import dlpack
 from npu_tensor.runtime.devices.device_uri import DeviceName
 from npu_tensor.runtime.devices.host import allocator

@@ -16,7 +16,7 @@ from npu_tensor.graph.history import Leaf, leaf_of, leaves
 from npu_tensor.graph.nodes import ONE_OWNER, Node, being_written
 from npu_tensor.jit.trace import Derived, PlannedResult, Result, Trace, TracedPart
 from npu_tensor.jit.trees import rebuild
-from npu_tensor.planner.run import realize as realize_nodes
+from npu_tensor.planner.planner import realize as realize_nodes
 from npu_tensor.tensor import Tensor, named, rename, views_of
 
 Replay = Callable[[tuple[Tensor, ...]], Any]

@@ -23,7 +23,7 @@ from npu_tensor.jit.trees import flatten, rebuild
 from npu_tensor.ops.declare import Call
 from npu_tensor.planner.plan import Plan
 from npu_tensor.planner.planner import plan
-from npu_tensor.planner.run import realize as realize_nodes
+from npu_tensor.planner.planner import realize as realize_nodes
 from npu_tensor.planner.selection import Selection
 from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, wrap

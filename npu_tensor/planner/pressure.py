@@ -15,7 +15,7 @@ from typing import Final
 from npu_tensor.errors import NpuTensorError
 from npu_tensor.graph.nodes import Node
 from npu_tensor.graph.tracing import current_watch
-from npu_tensor.planner.run import realize
+from npu_tensor.planner.planner import realize
 
 BUDGET: Final = 256 << 20
 """Bytes that pending graphs may keep alive: little compared with the memory of machines that train models."""
