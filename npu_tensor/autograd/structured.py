@@ -72,11 +72,13 @@ def summed_to(gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _contract(of: Recording, number: int) -> Tensor:
-    other, spec = of.operands[1 - number].swapaxes(-1, -2), of.spec(number)
-    left, right = (of.gradient.to(spec.dtype), other) if number == 0 else (other, of.gradient.to(spec.dtype))
-    if _is_transposed(of.operands[number]) and left.dtype is right.dtype:  # The gradient gets the layout of the matrix.
-        result = ops.contract(right.swapaxes(-1, -2), left.swapaxes(-1, -2), spec.dtype).swapaxes(-1, -2)
+    other, spec = of.operands[1 - number], of.spec(number)
+    gradient = of.gradient.to(spec.dtype)
+    if _is_transposed(of.operands[number]) and gradient.dtype is other.dtype:  # The gradient gets the same layout.
+        left, right = (other, gradient.swapaxes(-1, -2)) if number == 0 else (gradient.swapaxes(-1, -2), other)
+        result = ops.contract(left, right, spec.dtype).swapaxes(-1, -2)
     else:
+        left, right = (gradient, other.swapaxes(-1, -2)) if number == 0 else (other.swapaxes(-1, -2), gradient)
         result = ops.contract(left, right, spec.dtype)
     return summed_to(result, spec.shape)
 

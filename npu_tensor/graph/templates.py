@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+from npu_tensor import ops
 from npu_tensor.graph.nodes import Node
 from npu_tensor.ops.declare import Call
 
@@ -46,17 +47,60 @@ def template_of(given: Sequence[Any], results: Sequence[Node]) -> Template:
         if node not in new and id(node) not in numbers and node.value is None:
             new[node] = node.inputs
             stack += [operand for operand in node.inputs if isinstance(operand, Node)]
-    ordered = sorted(new, key=lambda node: node.order)
+    recorded, same = _with_short_views(sorted(new, key=lambda node: node.order), results)
+    results = [same.get(result, result) for result in results]
+    read = {*results}
+    for node, (_, operands) in reversed(recorded.items()):
+        if node in read:
+            read.update(operands)
+    ordered = [node for node in recorded if node in read]
     constants: list[Any] = []
     for node in ordered:
-        for operand in new[node]:
-            if operand not in new and id(operand) not in numbers:
+        for operand in recorded[node][1]:
+            if operand not in recorded and id(operand) not in numbers:
                 numbers[id(operand)] = len(given) + len(constants)
                 constants.append(operand)
     numbers |= {id(node): number for number, node in enumerate(ordered, len(given) + len(constants))}
-    ops = []
+    steps = []
     for node in ordered:
+        call, operands = recorded[node]
+        steps.append((call, tuple([numbers[id(each)] for each in operands]), max(1, node.depth - first_depth)))
+    return Template(tuple(constants), tuple(steps), tuple([numbers[id(result)] for result in results]))
+
+
+_Recorded = tuple[Call, tuple[Any, ...]]
+
+
+def _with_short_views(nodes: Sequence[Node], results: Sequence[Node]) -> tuple[dict[Node, _Recorded], dict[Node, Node]]:
+    """Return the calls of nodes with their operands, where a view of a view is a view of its base.
+
+    Also return the views that show all of their base as it is, each with the base. Results stay distinct nodes.
+    """
+    recorded: dict[Node, _Recorded] = {}
+    same: dict[Node, Node] = {}
+    distinct = {*results}
+    for node in nodes:
         assert node.call is not None
-        operands = tuple([numbers[id(operand)] for operand in new[node]])
-        ops.append((node.call, operands, max(1, node.depth - first_depth)))
-    return Template(tuple(constants), tuple(ops), tuple([numbers[id(result)] for result in results]))
+        call, operands = node.call, tuple([same.get(each, each) for each in node.inputs])
+        if call.op in (ops.permute.op, ops.reshape.op):
+            base = operands[0]
+            if base in recorded and recorded[base][0].op is call.op:
+                (inner, (base,)) = recorded[base]
+                call, operands = _composed(inner, call), (base,)
+            in_order = call.op is ops.reshape.op or call.attributes["dims"] == tuple(range(call.spec.ndim))
+            is_free = node not in distinct or (base in recorded and base not in distinct)
+            if in_order and call.spec is base.spec and is_free:
+                same[node] = base
+                if node in distinct:
+                    distinct.add(base)
+                continue
+        recorded[node] = call, operands
+    return recorded, same
+
+
+def _composed(inner: Call, outer: Call) -> Call:
+    """Return the view that two views of one op make together."""
+    attribute: tuple[int, ...] = outer.spec.shape
+    if outer.op is ops.permute.op:
+        attribute = tuple([inner.attributes["dims"][dim] for dim in outer.attributes["dims"]])
+    return outer.op.call(inner.operands, (attribute,))
