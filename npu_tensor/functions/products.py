@@ -15,7 +15,7 @@ from npu_tensor.functions.register import Operand, composite, fitting, require_f
 from npu_tensor.ops import registry
 from npu_tensor.ops.rules import dimension, unpacked
 from npu_tensor.spec import broadcast_shapes
-from npu_tensor.tensor import Tensor, from_array
+from npu_tensor.tensor import Tensor, from_array, record
 
 
 def _product_of(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
@@ -199,7 +199,9 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         product = ops.linear_quantized(tokens, weight).to(require_float(input))
     else:
         out_dtype = "float32" if dtype is float32 else None
-        product = _product_of(input, ops.permute(weight, 1, 0) if ndim == 2 else weight, out_dtype)
+        # Nothing writes to this view, so it need not share the memory of the weight.
+        matrix = record(ops.permute.op, (weight,), ((1, 0),)) if ndim == 2 else weight
+        product = _product_of(input, matrix, out_dtype)
     return product if bias is None else product + bias
 
 
