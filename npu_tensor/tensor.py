@@ -534,18 +534,20 @@ class Tensor(Methods):
                 f"an in-place op on {self._node.spec} would write to one element at several positions, as it was "
                 "expanded; clone() it first"
             )
-        if result._node.spec is not self._node.spec:
+        own, node = self._node, result._node
+        if node.spec is not own.spec:
             if result.shape != self.shape:
                 raise ShapeError(f"an in-place op cannot change {list(self.shape)} to {list(result.shape)}")
             if result.dtype.category > self.dtype.category:
                 raise ArgumentError(f"an in-place op cannot turn {self.dtype.name} into {result.dtype.name}")
             result = ops.convert(result, self.dtype)
+            node = result._node
         if (watch := current_watch()) is not None:
             watch.read(result)
             _note_change(watch, self, sys._getframe(1))
             if watch.is_outside(result._node):  # An op inside the function reads the value again at each call.
                 result = record(ops.reshape.op, (result,), (result.shape,))
-        own, node = self._node, result._node
+            own, node = self._node, result._node
         if own.history is not None and active:
             leaf = leaf_of(own)
             if grad_mode.enabled and (leaf is not None or _shows_a_leaf(self)):
@@ -656,11 +658,15 @@ def overwrite_part(owner: Tensor, start: int, address: int, nbytes: int) -> bool
     return True
 
 
-def rename(tensor: Tensor, spec: Spec, value: Any) -> None:
-    """Let a tensor name another value, also where it is a leaf."""
-    node: Node = Data(spec, value)
+def rename(tensor: Tensor, node: Node) -> None:
+    """Let a tensor name another node, which the program does not name otherwise, also where it is a leaf."""
     leaf = leaf_of(tensor._node) if active else None
-    tensor._write(node if leaf is None else leaf_node(node, leaf))
+    if leaf is not None:
+        if node.value is None and node.history is None and node.tensor is None:
+            node.history = leaf
+        else:
+            node = leaf_node(node, leaf)
+    tensor._write(node)
 
 
 def _shows_a_leaf(tensor: Tensor) -> bool:

@@ -13,10 +13,11 @@ from typing import Any
 from npu_tensor.errors import CaptureError
 from npu_tensor.graph.aliasing import Storage
 from npu_tensor.graph.history import Leaf, leaf_of, leaves
-from npu_tensor.graph.nodes import ONE_OWNER, Node, being_written
+from npu_tensor.graph.nodes import ONE_OWNER, Data, Node, being_written
 from npu_tensor.jit.trace import Derived, PlannedResult, Result, Trace, TracedPart
 from npu_tensor.jit.trees import rebuild
 from npu_tensor.planner.planner import realize as realize_nodes
+from npu_tensor.spec import Spec
 from npu_tensor.tensor import Tensor, named, rename, views_of
 
 Replay = Callable[[tuple[Tensor, ...]], Any]
@@ -47,20 +48,21 @@ def replay_of(trace: Trace, recorded: bool) -> Replay:
     prepare, prepared = _preparation(trace.preparation), main.prepared
     replaced = dict(main.replaced)
     leaf_with = {id(leaf.gradient): leaf for leaf in leaves() if leaf.gradient is not None}
-    places = [(item, _place(tensor, leaf_with)) for item, tensor in main.outside]
-    read_gradients = [leaf for _, (leaf, _) in places if leaf is not None]
-    read_leaves = [(item, leaf) for item, (leaf, _) in places if leaf is not None and item not in replaced]
-    read = [(item, tensor) for item, (_, tensor) in places if tensor is not None and item not in replaced]
-    overwritten = [(item, place, replaced[item]) for item, place in places if item in replaced]
-    changes = [
-        (_place(each.target, leaf_with), each.item, each.spec)
-        for each in trace.updates
-        if isinstance(each.target, Tensor)
+    places = [(item, tensor, _place(tensor, leaf_with)) for item, tensor in main.outside]
+    read_gradients = [leaf for _, _, (leaf, _) in places if leaf is not None]
+    read_leaves = [(item, leaf) for item, _, (leaf, _) in places if leaf is not None and item not in replaced]
+    read = [(item, tensor) for item, tensor, (leaf, _) in places if leaf is None and item not in replaced]
+    written = [(each.target, each.item, each.spec) for each in trace.updates if isinstance(each.target, Tensor)]
+    spec_of = {id(target): spec for target, _, spec in written}
+    overwritten = [
+        (item, place, replaced[item], spec_of[id(tensor)]) for item, tensor, place in places if item in replaced
     ]
+    in_place = {id(tensor) for item, tensor, _ in places if item in replaced}
+    changes = [(_place(target, leaf_with), new, spec) for target, new, spec in written if id(target) not in in_place]
     gradients = [(each.target, each.item, each.spec) for each in trace.updates if isinstance(each.target, Leaf)]
     shared = trace.touched
     sharing, moves = Storage.sharing(shared), Storage.moves
-    changed = frozenset(tensor for (_, tensor), _, _ in changes if tensor is not None)
+    changed = frozenset(target for target, _, _ in written if id(target) not in leaf_with)
     without_gradient, conditions = trace.without_gradient, trace.conditions
     from_none = [each.target for each in trace.updates if each.from_none and isinstance(each.target, Leaf)]
     wrapped = _results(trace)
@@ -115,14 +117,14 @@ def replay_of(trace: Trace, recorded: bool) -> Replay:
                 values[item] = seed
         if overwritten:
             assert plan is not None
-            targets = [(item, _tensor_at(place), new) for item, place, new in overwritten]
+            targets = [(item, _tensor_at(place), new, spec) for item, place, new, spec in overwritten]
             _run_overwriting(targets, values, functools.partial(plan.run, values, ops, True))
         elif plan is not None:
             plan.run(values, ops, True)
         for place, new, new_spec in changes:
             assert new is not None
             assert new_spec is not None
-            rename(_tensor_at(place), new_spec, values[new])
+            rename(_tensor_at(place), Data(new_spec, values[new]))
         for leaf, new, new_spec in gradients:
             leaf.gradient = None if new is None or new_spec is None else named(new_spec, values[new])
         return wrapped(tensors, values)
@@ -186,14 +188,16 @@ def _share_memory(tensors: Sequence[Tensor], changed: frozenset[Tensor]) -> bool
     return False
 
 
-def _run_overwriting(overwritten: list[tuple[int, Tensor, int]], values: list[Any], run: Callable[[], None]) -> None:
-    """Run a plan that writes over the values of tensors from outside, given as old item, tensor and new item.
+def _run_overwriting(
+    overwritten: list[tuple[int, Tensor, int, Spec | None]], values: list[Any], run: Callable[[], None]
+) -> None:
+    """Run a plan that writes over the values of tensors from outside: old item, tensor, new item and new spec.
 
     Meanwhile these tensors name pending nodes, for which other threads wait.
     """
     writes: list[_Write] = []
     try:
-        for item, tensor, new in overwritten:
+        for item, tensor, new, _ in overwritten:
             before = tensor._node
             _value(before)
             pending = Node(None, (), before.spec, 0, None, history=leaf_of(before))
@@ -213,9 +217,13 @@ def _run_overwriting(overwritten: list[tuple[int, Tensor, int]], values: list[An
     finally:
         for write in writes:
             being_written.pop(write.pending, None)
+    for write, (*_, spec) in zip(writes, overwritten, strict=True):
+        assert spec is not None
+        if write.tensor._alias is not None or spec is not write.pending.spec:
+            rename(write.tensor, Data(spec, write.pending.value))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Write:
     """A write over the value of a tensor from outside, which names a pending node meanwhile."""
 

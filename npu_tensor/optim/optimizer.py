@@ -25,8 +25,9 @@ from npu_tensor.functions.creation import tensor_of_any
 from npu_tensor.graph.history import GradMode, leaf_of
 from npu_tensor.graph.nodes import Node, next_order
 from npu_tensor.graph.templates import Template, template_of
-from npu_tensor.graph.tracing import current_watch, watches
-from npu_tensor.tensor import Tensor, from_array, handle_on, realize
+from npu_tensor.graph.tracing import current_watch
+from npu_tensor.planner.planner import VALUE_ERRORS
+from npu_tensor.tensor import Tensor, from_array, realize, rename
 
 State = dict[str, Any]
 """Values that an optimizer keeps for a parameter, by name."""
@@ -223,22 +224,30 @@ class Optimizer:
                 if (gradient := parameter.grad) is not None
             ]
             losses = {loss for _, parameter, _ in due if (loss := _loss(parameter)) is not None}
+            if (watch := current_watch()) is not None:
+                for target, value in self._recorded(rule, due):
+                    target._assign(value)
+                watch.conditions.append((self._structure, self._structure()))
+                return loss
             updates = self._updates(rule, due, sys._getframe())
-            for target, value in updates:
-                target._assign(value)
-        if (watch := current_watch()) is not None:
-            watch.conditions.append((self._structure, self._structure()))
-        else:
-            realize(*losses, *(target for target, _ in updates), wait=False)
+            before = [(target, target._node) for target, _ in updates]
+            for target, node in updates:
+                rename(target, node)
+            try:
+                realize(*losses, *(target for target, _ in updates), wait=False)
+            except VALUE_ERRORS:  # A value that fails changes neither a parameter nor its state.
+                for target, node in before:
+                    target._write(node)
+                raise
         return loss
 
-    def _updates(self, rule: Rule, due: Sequence[_Due], frame: FrameType) -> list[tuple[Tensor, Tensor]]:
+    def _updates(self, rule: Rule, due: Sequence[_Due], frame: FrameType) -> list[tuple[Tensor, Node]]:
         """Record the new values of parameters and their states, by the rule or as in an earlier step.
 
         A rule of this package depends on nothing but the structure. Another one runs in every step.
         """
-        if watches or config.eager or not rule.__module__.startswith(__package__):
-            return self._recorded(rule, due)
+        if config.eager or not rule.__module__.startswith(__package__):
+            return [(target, value._node) for target, value in self._recorded(rule, due)]
         written = [parameter for _, parameter, _ in due]
         for parameter in tuple(written):
             written += [each for each in self.state.get(parameter, {}).values() if isinstance(each, Tensor)]
@@ -249,8 +258,8 @@ class Optimizer:
             template, places, numbers = known
             given += [number._node for number in numbers]
             if len({*given}) == len(given):
-                values = map(handle_on, template.record(given, user_line(frame)))
-                return [(written[place], value) for place, value in zip(places, values, strict=True)]
+                nodes = template.record(given, user_line(frame))
+                return [(written[place], node) for place, node in zip(places, nodes, strict=True)]
         updates = self._recorded(rule, due)
         if known is None and structure[0] == self._structure():  # It has not added a state.
             numbers = [number for options in self._options.values() for number in options.numbers]
@@ -260,7 +269,7 @@ class Optimizer:
                 places = [place_of[id(target)] for target, _ in updates]
                 template = template_of(given, [value._node for _, value in updates])
                 self._templates = {structure: (template, places, numbers)}
-        return updates
+        return [(target, value._node) for target, value in updates]
 
     def _recorded(self, rule: Rule, due: Sequence[_Due]) -> list[tuple[Tensor, Tensor]]:
         """Record the new values of parameters and their states by the rule."""
@@ -270,11 +279,12 @@ class Optimizer:
             key = index, parameter.dtype
             if key not in self._options:
                 self._options[key] = Options(self, *key)
-            slots = Slots(self.state.setdefault(parameter, {}), parameter)
+            slots, start = Slots(self.state.setdefault(parameter, {}), parameter), next_order()
             changed, new = rule(parameter, gradient, slots, self._options[key])
-            updates.append((parameter, changed))
-            # Nodes of their own: if the value fails, the state keeps its former one and the parameter does not use it.
-            updates += [(slots[name], ops.reshape(value, *value.shape)) for name, value in new.items()]
+            for target, value in ((parameter, changed), *((slots[name], value) for name, value in new.items())):
+                value = value.to(target.dtype)
+                is_made = value._node.order > start  # Another value may also be that of a tensor of the program.
+                updates.append((target, value if is_made else ops.reshape(value, *target.shape)))
         return updates
 
     def _structure(self) -> tuple[Any, ...]:

@@ -242,7 +242,7 @@ class _StaticArgument:
         state = None if tensor.is_inference() else (tensor.data_ptr(), tensor._version)
         if self.latest is not tensor or state is None or self.state != state:
             self.latest, self.state = tensor, state
-            rename(self.weight, spec_of(tensor), buffer_of(tensor))
+            rename(self.weight, Data(spec_of(tensor), buffer_of(tensor)))
 
 
 class CompiledGraph:

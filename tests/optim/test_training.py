@@ -118,3 +118,26 @@ def test_steps_that_are_recorded_again_run_the_same_plan(optimizer: str) -> None
             losses.append(loss.item())
     assert losses[-1] < losses[0]
     assert len(made) == 1
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "RMSprop"])
+def test_a_step_whose_gradient_fails_changes_nothing(optimizer: str) -> None:
+    table = nt.nn.Embedding(4, 2)
+    options = {"momentum": 0.9} if optimizer != "Adam" else {}
+    steps = getattr(nt.optim, optimizer)(table.parameters(), lr=0.1, **options)
+
+    def step(index: int) -> None:
+        steps.zero_grad()
+        late = (nt.tensor([float(index)]) + 0).long()
+        table(late).sum().backward()
+        steps.step()
+
+    step(1)
+    before = [table.weight.tolist(), *(value.tolist() for value in steps.state[table.weight].values())]
+    for _ in range(3):
+        with pytest.raises(IndexError):
+            step(9)
+        after = [table.weight.tolist(), *(value.tolist() for value in steps.state[table.weight].values())]
+        assert after == before
+    step(2)
+    assert table.weight.tolist() != before[0]
