@@ -104,7 +104,8 @@ def structure_of(
     """Describe everything that must be computed for `roots`.
 
     The plan keeps the roots, intermediate results that a living tensor names, and nodes computed for the second time,
-    because they have several readers. A view is kept through the value that it views.
+    because they have several readers. A view is kept through the value that it views, and gets that value if it shows
+    all of it.
 
     Args:
         roots: Nodes whose values are wanted.
@@ -137,12 +138,15 @@ def structure_of(
                 key.append(type(operand))
         key.append(node.call)
         items[node] = ~position
-        # Most intermediate results have no living tensor.
-        is_named = node.handle is not None and node.handle() is not None and node.tensor is not None
+        tensor = None if node.handle is None else node.handle()
+        is_named = tensor is not None and tensor._current is node
         if not only_roots and (is_named or node.depth == 0 or (for_gradients and _is_costly_operand(node))):
-            keep.add(_viewed_position(node, inputs_of, items))
-    keep.update(~items[root] for root in roots if root in inputs_of)
-    keep.discard(-1)
+            base, is_whole = _viewed(node, inputs_of)
+            if base in inputs_of:
+                keep.add(~items[base])
+            if is_whole:
+                keep.add(position)
+    keep.update([~items[root] for root in roots if root in inputs_of])
     frozen = frozenset(keep)
     return Structure((frozen, *key), leaves, [*inputs_of], frozen)
 
@@ -157,11 +161,17 @@ def _is_costly_operand(node: Node) -> bool:
     return node.history is not None and (op.kind in ("matmul", "conv") or (op.kind == "data" and op.computes))
 
 
-def _viewed_position(node: Node, inputs_of: dict[Node, tuple[Any, ...]], items: dict[Any, int]) -> int:
-    """Return the position of the op that computes the base of a view; -1 for a view of data."""
+def _viewed(node: Node, inputs_of: dict[Node, tuple[Any, ...]]) -> tuple[Node, bool]:
+    """Return the node whose elements a pending view shows, and True if it shows all of them in order.
+
+    Every other node is its own base.
+    """
+    is_whole = True
     while node in inputs_of and node.call is not None and node.call.op.kind == "view":
-        node = inputs_of[node][0]
-    return ~items[node] if node in inputs_of else -1
+        viewed: Node = inputs_of[node][0]
+        is_whole = is_whole and node.call.start == 0 and viewed.spec.nbytes == node.spec.nbytes
+        node = viewed
+    return node, is_whole
 
 
 def depends_on_placeholder(node: Node) -> bool:
