@@ -130,6 +130,20 @@ def test_realizing_several_tensors_shares_work() -> None:
     np.testing.assert_allclose(a.numpy(), np.exp(base.numpy()))
 
 
+def test_a_view_of_a_whole_value_is_computed_with_it() -> None:
+    layer = nt.nn.Linear(4, 4)
+    layer(nt.ones(1, 4)).realize()
+    assert layer.weight.is_realized
+    total = nt.ones(2, 3) + 1
+    turned, flat, part = total.T, total.reshape(6), total[1]
+    (turned.sum() + flat.sum() + part.sum()).realize()
+    assert (total.is_realized, flat.is_realized, turned.is_realized) == (True, True, False)
+    assert flat.tolist() == [2.0] * 6
+    assert turned.tolist() == [[2.0] * 2] * 3
+    flat += 1
+    assert (total.tolist(), part.tolist()) == ([[3.0] * 3] * 2, [3.0] * 3)
+
+
 def test_copies() -> None:
     x = nt.tensor([1.0, 2.0]) + 1
     for made in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x)), x.clone()):
