@@ -765,8 +765,9 @@ def pending(function: str, tensors: Iterable[Tensor]) -> tuple[Node, ...]:
             several = f"; pass several as {function}(*tensors)" if isinstance(tensor, (tuple, list)) else ""
             argument = f"{type(tensor).__name__} {printing.brief(tensor)}"
             raise ArgumentError(f"{function} needs tensors, not {argument}{several}")
-        if tensor._node.value is None:
-            nodes.append(tensor._node)
+        node = tensor._node
+        if node.value is None:
+            nodes.append(node)
     return tuple(nodes)
 
 

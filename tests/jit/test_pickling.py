@@ -159,6 +159,3 @@ def test_what_a_program_defines_is_found_by_its_own_processes_and_sent_by_value_
     function, method = pickle.loads((tmp_path / "sent").read_bytes())
     assert function(nt.tensor([2.0])).tolist() == [6.0]
     assert method(nt.tensor([2.0])).tolist() == [10.0]
-
-
-# --- what does not travel
