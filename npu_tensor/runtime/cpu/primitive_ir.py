@@ -10,7 +10,7 @@ import numpy as np
 
 from npu_tensor.ops.analysis import needed
 from npu_tensor.ops.expression import Instruction, Program
-from npu_tensor.runtime.cpu import float_formats, vector_math, vector_math64
+from npu_tensor.runtime.cpu import float_formats, vector_math
 from npu_tensor.runtime.cpu.ir_emitter import Emitter
 from npu_tensor.runtime.cpu.values import BITS, REGISTER_ELEMENT, Value, is_signed
 
@@ -90,10 +90,6 @@ def _shift_right(emitter: Emitter, step: _Step) -> Value:
     return emitter.op("ashr", value, bounded)
 
 
-def _neg(emitter: Emitter, step: _Step) -> Value:
-    return emitter.neg(step.operands[0])
-
-
 def _abs(emitter: Emitter, step: _Step) -> Value:
     return emitter.abs(step.operands[0]) if is_signed(step.operand_dtype) else step.operands[0]
 
@@ -155,14 +151,6 @@ def _call(function: Callable[..., Value]) -> Callable[[Emitter, _Step], Value]:
     return lambda emitter, step: function(emitter, *step.operands)
 
 
-def _elementary(name: str) -> Callable[[Emitter, _Step], Value]:
-    def emit(emitter: Emitter, step: _Step) -> Value:
-        table = vector_math64.FUNCTIONS if step.dtype == "float64" else vector_math.FUNCTIONS
-        return table[name](emitter, *step.operands)
-
-    return emit
-
-
 ELEMENTWISE: Final[Mapping[str, Callable[[Emitter, _Step], Value]]] = {
     "cast": _cast,
     "round_bfloat16": _call(float_formats.round_bfloat16),
@@ -173,14 +161,14 @@ ELEMENTWISE: Final[Mapping[str, Callable[[Emitter, _Step], Value]]] = {
     "div": _call(Emitter.div),
     "maximum": _extreme("gt"),
     "minimum": _extreme("lt"),
-    "neg": _neg,
+    "neg": _call(Emitter.neg),
     "abs": _abs,
     "floor": _rounding(Emitter.floor),
     "ceil": _rounding(Emitter.ceil),
     "trunc": _rounding(Emitter.trunc),
     "rint": _rounding(Emitter.rint),
     "sqrt": _call(Emitter.sqrt),
-    **{name: _elementary(name) for name in vector_math.FUNCTIONS},
+    **{name: _call(function) for name, function in vector_math.FUNCTIONS.items()},
     **{name: _comparison(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     **{name: _bitwise(name) for name in ("and", "or", "xor")},
     "not": _not,
@@ -213,29 +201,19 @@ def emit_program(
     values = {} if known is None else known
     results = list(program.outputs if roots is None else roots)
     for number in needed(program, results, values):
-        if number not in values:
-            values[number] = _evaluate(emitter, program, number, values, load, scalar, index)
+        if number in values:
+            continue
+        instruction = program.instructions[number]
+        if instruction.primitive == "constant":
+            values[number] = emitter.constant(instruction.value, emitter.vector(REGISTER_ELEMENT[instruction.dtype]))
+        elif instruction.primitive == "load":
+            values[number] = load(instruction.value)
+        elif instruction.primitive == "scalar":
+            values[number] = scalar(instruction.value, instruction.dtype)
+        elif instruction.primitive == "index" and index is not None:
+            values[number] = index()
+        else:
+            operands = [values[operand] for operand in instruction.operands]
+            dtypes = [program.instructions[operand].dtype for operand in instruction.operands]
+            values[number] = apply(emitter, instruction, operands, dtypes)
     return [values[number] for number in results]
-
-
-def _evaluate(
-    emitter: Emitter,
-    program: Program,
-    number: int,
-    values: dict[int, Value],
-    load: Callable[[int], Value],
-    scalar: Callable[[int, str], Value],
-    index: Callable[[], Value] | None,
-) -> Value:
-    instruction = program.instructions[number]
-    if instruction.primitive == "constant":
-        return emitter.constant(instruction.value, emitter.vector(REGISTER_ELEMENT[instruction.dtype]))
-    if instruction.primitive == "load":
-        return load(instruction.value)
-    if instruction.primitive == "scalar":
-        return scalar(instruction.value, instruction.dtype)
-    if instruction.primitive == "index" and index is not None:
-        return index()
-    operands = [values[operand] for operand in instruction.operands]
-    dtypes = [program.instructions[operand].dtype for operand in instruction.operands]
-    return apply(emitter, instruction, operands, dtypes)
