@@ -378,8 +378,15 @@ class Emitter:
         self.statement(f"store {value.type} {value.name}, ptr {address.name}, align {align}")
 
     def load_number(self, pointers: Value, slot: int, dtype: str) -> Value:
-        """Return a run-time number in every lane: a float64 or int64 is in the pointer slot itself."""
-        return self.number(dtype, lambda type_: self.load_value(type_, pointers, slot))
+        """Return a run-time number of a register dtype in every lane: the slot holds a double or an i64."""
+        element = REGISTER_ELEMENT[dtype]
+        if element in FLOATS:
+            number = self.load_value("double", pointers, slot)
+            return self.splat(self.convert("fptrunc", number, element) if element == "float" else number)
+        number = self.load_value("i64", pointers, slot)
+        if element == "i1":
+            return self.splat(self.compare("ne", number, 0))
+        return self.splat(number if element == "i64" else self.convert("trunc", number, element))
 
     def load(self, memory_dtype: str, address: Value, mask: Value | None = None) -> Value:
         """Load consecutive elements in the register dtype. Lanes outside `mask` are 0 and not accessed."""
@@ -482,14 +489,11 @@ class Emitter:
         """Convert the lanes of several vectors to their memory type, with fewer branches than one by one."""
         if memory_dtype == "bfloat16":
             return float_formats.narrow_bfloat16(self, values)
-        return [self._to_memory(memory_dtype, value) for value in values]
-
-    def _to_memory(self, memory_dtype: str, value: Value) -> Value:
         if memory_dtype == "float16":
-            return float_formats.narrow_float16(self, value)
+            return [float_formats.narrow_float16(self, value) for value in values]
         if memory_dtype == "bool":
-            return self.convert("zext", value, "i8")
-        return value
+            return [self.convert("zext", value, "i8") for value in values]
+        return list(values)
 
     def polynomial(self, x: Value, coefficients: Sequence[ValueOrNumber]) -> Value:
         result = coefficients[0]
@@ -544,17 +548,6 @@ class Emitter:
             text = f"insertelement {result.type} {result.name}, float {element.name}, i64 {lane}"
             result = self.assign(result.type, text)
         return result
-
-    def number(self, dtype: str, load: Callable[[str], Value]) -> Value:
-        """Return a run-time number of a register dtype in every lane. `load` reads it as a double or an i64."""
-        element = REGISTER_ELEMENT[dtype]
-        if element in FLOATS:
-            number = load("double")
-            return self.splat(self.convert("fptrunc", number, element) if element == "float" else number)
-        number = load("i64")
-        if element == "i1":
-            return self.splat(self.compare("ne", number, 0))
-        return self.splat(number if element == "i64" else self.convert("trunc", number, element))
 
     def first_lanes(self, count: Value) -> Value:
         """Return the mask of the first `count` lanes (an i64, at least 0)."""

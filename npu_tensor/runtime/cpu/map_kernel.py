@@ -9,7 +9,7 @@ from typing import NamedTuple
 from npu_tensor.ops.analysis import ONCE, PER_ELEMENT, PER_ROW, frequencies, needed, reduces
 from npu_tensor.ops.expression import Program
 from npu_tensor.ops.primitives import PRIMITIVES
-from npu_tensor.runtime.cpu.ir_emitter import Emitter
+from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, META, POINTERS, Emitter
 from npu_tensor.runtime.cpu.primitive_ir import cast, emit_program
 from npu_tensor.runtime.cpu.target import CpuTarget
 from npu_tensor.runtime.cpu.values import ELEMENT_SIZE, MEMORY_ELEMENT, Value, register_dtype
@@ -93,9 +93,9 @@ class LoopBase:
 
     def text(self) -> str:
         self.read_arguments()
-        self.known = self.evaluate_fixed(ONCE, self.program.outputs, {}, [])
+        self.known = self.evaluate_fixed(ONCE, self.program.outputs, {}, self.origin([]))
         self.body()
-        return self.emitter.module(self.emitter.function("@kernel(ptr %pointers, ptr %meta, i64 %begin, i64 %end)"))
+        return self.emitter.kernel()
 
     def body(self) -> None:
         raise NotImplementedError
@@ -104,7 +104,6 @@ class LoopBase:
 
     def read_arguments(self) -> None:
         e = self.emitter
-        self.begin, self.end = Value("%begin", "i64"), Value("%end", "i64")
         self.inner = self.read_meta(0)
         self.sizes = [self.read_meta(1 + axis) for axis in range(self.outer)]
         self.bases: list[Value] = []
@@ -113,25 +112,24 @@ class LoopBase:
         # For strided operands, the distances of a vector's elements from its first.
         self.lane_offsets: dict[int, Value] = {}
         for number, operand in enumerate(self.operands):
-            first = 1 + self.outer + number * (self.outer + 2)
-            slot = e.assign("ptr", f"getelementptr ptr, ptr %pointers, i64 {number}")
+            first = self.first_entry(number)
             if operand.access in NUMBERS:
-                if operand.access == "fixed":
-                    slot = e.assign("ptr", f"getelementptr i64, ptr %meta, i64 {first}")
-                self.bases.append(slot)
+                self.bases.append(POINTERS)  # not read
                 self.outer_strides.append([])
                 self.inner_strides.append(e.constant(0, "i64"))
                 continue
-            pointer = e.assign("ptr", f"load ptr, ptr {slot.name}")
-            self.bases.append(e.address(pointer, self.read_meta(first), operand.dtype))
+            self.bases.append(e.address(e.load_value("ptr", POINTERS, number), self.read_meta(first), operand.dtype))
             self.outer_strides.append([self.read_meta(first + 1 + axis) for axis in range(self.outer)])
             self.inner_strides.append(self.read_meta(first + 1 + self.outer))
             if operand.access in ("strided", "alternate"):
                 self.lane_offsets[number] = e.mul(e.splat(self.lane_stride(number)), e.lane_numbers())
 
     def read_meta(self, position: int) -> Value:
-        address = self.emitter.assign("ptr", f"getelementptr i64, ptr %meta, i64 {position}")
-        return self.emitter.assign("i64", f"load i64, ptr {address.name}")
+        return self.emitter.load_value("i64", META, position)
+
+    def first_entry(self, number: int) -> int:
+        """Return the position of the entries of an operand in `meta`."""
+        return 1 + self.outer + number * (self.outer + 2)
 
     def lane_stride(self, number: int) -> Value:
         return self.inner_strides[number]
@@ -186,16 +184,16 @@ class LoopBase:
         """
         e = self.emitter
         if self.outer == 0:
-            body(start(e.constant(0, "i64")), self.begin, self.end)
+            body(start(e.constant(0, "i64")), BEGIN, END)
             return
         divisor = e.larger(width, 1)
-        first_line = e.op("udiv", self.begin, divisor)
-        last_line = e.op("udiv", e.add(self.end, e.sub(divisor, 1)), divisor)
-        last_line = e.select(e.compare("slt", self.begin, self.end), last_line, 0)
+        first_line = e.op("udiv", BEGIN, divisor)
+        last_line = e.op("udiv", e.add(END, e.sub(divisor, 1)), divisor)
+        last_line = e.select(e.compare("slt", BEGIN, END), last_line, 0)
 
         def line(number: Value, state: list[Value]) -> list[Value]:
             before = e.mul(number, divisor)
-            first, last = e.sub(self.begin, before), e.sub(self.end, before)
+            first, last = e.sub(BEGIN, before), e.sub(END, before)
             first = e.larger(first, 0)
             last = e.smaller(last, width)
             return body(state, first, last)
@@ -253,8 +251,10 @@ class LoopBase:
         return cast(self.emitter, value, dtype, register_dtype(self.operands[output].dtype))
 
     def scalar(self, slot: int, dtype: str) -> Value:
-        address = self.bases[len(self.program.outputs) + slot].name
-        return self.emitter.number(dtype, lambda type_: self.emitter.assign(type_, f"load {type_}, ptr {address}"))
+        number = len(self.program.outputs) + slot
+        if self.operands[number].access == "fixed":
+            return self.emitter.load_number(META, self.first_entry(number), dtype)
+        return self.emitter.load_number(POINTERS, number, dtype)
 
     def evaluate(self, roots: Sequence[int], known: dict[int, Value], place: Place) -> list[Value]:
         """Return the values of instructions at a place. Evaluated values are added to `known`."""
@@ -280,16 +280,14 @@ class LoopBase:
         e = self.emitter
         return [first, *(e.add(first, number * e.lanes) for number in range(1, count))]
 
-    def evaluate_fixed(
-        self, frequency: int, roots: Sequence[int], known: dict[int, Value], pointers: list[Value]
-    ) -> dict[int, Value]:
-        """Return `known` and all values needed by `roots` that change at most at the given frequency."""
+    def origin(self, pointers: list[Value]) -> Place:
         zero = self.emitter.constant(0, "i64")
-        return self.evaluate_fixed_at(frequency, roots, known, Place(pointers, zero, zero, zero, None))
+        return Place(pointers, zero, zero, zero, None)
 
-    def evaluate_fixed_at(
+    def evaluate_fixed(
         self, frequency: int, roots: Sequence[int], known: dict[int, Value], place: Place
     ) -> dict[int, Value]:
+        """Return `known` and all values needed by `roots` that change at most at the given frequency."""
         result = dict(known)
         fixed = [
             number
@@ -322,7 +320,7 @@ class MapKernel(LoopBase):
     def line(self, pointers: list[Value], first: Value, last: Value) -> None:
         """Handle the elements `first` to `last` of the row that `pointers` point to."""
         e = self.emitter
-        known = self.evaluate_fixed(PER_ROW, self.program.outputs, self.known, pointers)
+        known = self.evaluate_fixed(PER_ROW, self.program.outputs, self.known, self.origin(pointers))
         unroll = unrolling(self.flops(self.program.outputs))
         count = e.select(e.compare("slt", first, last), e.sub(last, first), 0)
         step = unroll * e.lanes

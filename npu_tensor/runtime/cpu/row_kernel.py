@@ -10,12 +10,19 @@ from typing import Final, NamedTuple
 
 from npu_tensor.ops.analysis import PER_ELEMENT, PER_ROW, Stage, needed, stages, worth_keeping
 from npu_tensor.ops.expression import Instruction
-from npu_tensor.runtime.cpu.ir_emitter import Emitter
+from npu_tensor.runtime.cpu.ir_emitter import BEGIN, END, Emitter
 from npu_tensor.runtime.cpu.map_kernel import EXPENSIVE, NUMBERS, LoopBase, LoopOperand, Place, unrolling
 from npu_tensor.runtime.cpu.primitive_ir import apply
 from npu_tensor.runtime.cpu.values import BITS, REGISTER_ELEMENT, Value, is_signed
 
 Index = Callable[[], Value]
+
+_OPERATIONS: Final[Mapping[str, str]] = {
+    "row_sum": "add",
+    "row_prod": "mul",
+    "row_max": "maximum",
+    "row_min": "minimum",
+}
 
 
 class Reduction:
@@ -24,6 +31,8 @@ class Reduction:
     A loop over some thousand elements starts with `empty` accumulators and applies `step` to each vector;
     then `widen` and `join` add them to the totals of the row. `finish` gives the value of the instruction, of
     totals or, for rows of a few elements, of accumulators.
+
+    float32 elements are added up in float32 and these sums in float64, about as exact as pairwise.
     """
 
     def __init__(self, emitter: Emitter, primitive: str, dtype: str) -> None:
@@ -31,96 +40,55 @@ class Reduction:
         self.primitive = primitive
         self.dtype = dtype
         self.element = REGISTER_ELEMENT[dtype]
-        self.type = emitter.vector(self.element)
 
     def identity(self) -> float | int:
-        raise NotImplementedError
+        """Return the result of an empty row."""
+        if self.primitive in ("row_sum", "row_prod"):
+            return int(self.primitive == "row_prod")
+        is_maximum = self.primitive in ("row_max", "row_argmax")
+        if self.dtype.startswith("float"):
+            return -math.inf if is_maximum else math.inf
+        width = BITS[self.element]
+        if not is_signed(self.dtype):
+            return 0 if is_maximum else (1 << width) - 1
+        return -(1 << (width - 1)) if is_maximum else (1 << (width - 1)) - 1
 
     def empty(self, index: Index) -> list[Value]:
         """Return accumulators before the first element; `index()` returns the positions of the first vector's lanes."""
-        return [self.emitter.constant(self.identity(), self.type)]
+        return [self.emitter.constant(self.identity(), self.emitter.vector(self.element))]
 
     def step(self, accumulators: list[Value], value: Value, index: Index) -> list[Value]:
         return self.join(accumulators, [value])
 
     def join(self, left: list[Value], right: list[Value]) -> list[Value]:
-        raise NotImplementedError
+        if left[0].element != self.element:
+            return [self.emitter.add(left[0], right[0])]
+        # `maximum` tests its left operand for NaN: the new element, so that the accumulator need not wait for it.
+        instruction = Instruction(_OPERATIONS[self.primitive], (), self.dtype)
+        return [apply(self.emitter, instruction, [right[0], left[0]], [self.dtype])]
 
     @property
     def widens(self) -> bool:
         """True if the totals have another type than the accumulators."""
-        return False
+        return self.primitive == "row_sum" and self.dtype == "float32"
 
     def widen(self, accumulators: list[Value]) -> list[Value]:
-        return accumulators
+        return [self.emitter.convert("fpext", accumulators[0], "double")] if self.widens else accumulators
 
     def finish(self, totals: list[Value], across: bool) -> Value:
-        return (self.emitter.across_lanes(totals, self.join) if across else totals)[0]
+        total = self.reduced(totals, across)[0]
+        return total if total.element == self.element else self.emitter.convert("fptrunc", total, self.element)
 
-    def combine(self, primitive: str, left: Value, right: Value) -> Value:
-        return apply(self.emitter, Instruction(primitive, (), self.dtype), [left, right], [self.dtype])
-
-
-class _Sum(Reduction):
-    """float32 elements are added up in float32 and these sums in float64, about as exact as pairwise."""
-
-    def identity(self) -> int:
-        return 0
-
-    def join(self, left: list[Value], right: list[Value]) -> list[Value]:
-        if left[0].element == "double":
-            return [self.emitter.add(left[0], right[0])]
-        return [self.combine("add", left[0], right[0])]
-
-    @property
-    def widens(self) -> bool:
-        return self.dtype == "float32"
-
-    def widen(self, accumulators: list[Value]) -> list[Value]:
-        if not self.widens:
-            return accumulators
-        return [self.emitter.convert("fpext", accumulators[0], "double")]
-
-    def finish(self, totals: list[Value], across: bool) -> Value:
-        total = super().finish(totals, across)
-        return self.emitter.convert("fptrunc", total, "float") if total.element != self.element else total
-
-
-class _Product(Reduction):
-    def identity(self) -> int:
-        return 1
-
-    def join(self, left: list[Value], right: list[Value]) -> list[Value]:
-        return [self.combine("mul", left[0], right[0])]
-
-
-def _worst(dtype: str, for_maximum: bool) -> float | int:
-    if dtype.startswith("float"):
-        return -math.inf if for_maximum else math.inf
-    width = BITS[REGISTER_ELEMENT[dtype]]
-    if not is_signed(dtype):
-        return 0 if for_maximum else (1 << width) - 1
-    return -(1 << (width - 1)) if for_maximum else (1 << (width - 1)) - 1
-
-
-class _Extreme(Reduction):
-    def identity(self) -> float | int:
-        return _worst(self.dtype, self.primitive == "row_max")
-
-    def join(self, left: list[Value], right: list[Value]) -> list[Value]:
-        # `maximum` tests its left operand for NaN: the new element, so that the accumulator need not wait for
-        # it.
-        return [self.combine("maximum" if self.primitive == "row_max" else "minimum", right[0], left[0])]
+    def reduced(self, totals: list[Value], across: bool) -> list[Value]:
+        """Return the totals of a row: of all lanes together if they are `across` lanes."""
+        return self.emitter.across_lanes(totals, self.join) if across else totals
 
 
 class _Position(Reduction):
     """Accumulators are the best values and their positions. The first NaN is better than any number."""
 
-    def identity(self) -> float | int:
-        return _worst(self.dtype, self.primitive == "row_argmax")
-
     def empty(self, index: Index) -> list[Value]:
-        return [self.emitter.constant(self.identity(), self.type), index()]
+        return [*super().empty(index), index()]
 
     def better(self, new: Value, old: Value) -> Value:
         """Return the condition that a new value is better than an old one, whatever their positions."""
@@ -144,14 +112,11 @@ class _Position(Reduction):
         return [e.select(take, new, old) for new, old in zip(right, left, strict=True)]
 
     def finish(self, totals: list[Value], across: bool) -> Value:
-        return (self.emitter.across_lanes(totals, self.join) if across else totals)[1]
+        return self.reduced(totals, across)[1]
 
 
 REDUCTIONS: Final[Mapping[str, type[Reduction]]] = {
-    "row_sum": _Sum,
-    "row_prod": _Product,
-    "row_max": _Extreme,
-    "row_min": _Extreme,
+    **dict.fromkeys(_OPERATIONS, Reduction),
     "row_argmax": _Position,
     "row_argmin": _Position,
 }
@@ -244,9 +209,10 @@ class ReducingBase(LoopBase):
         length = available + e.lanes
         for number in kept:
             scratch[number] = e.assign("ptr", f"alloca float, i64 {length}, align 64")
-        # A promise is not trusted with the stack: should it be broken, the kernel does nothing.
-        otherwise = computing_again if self.spec.length is None else list
-        e.branch(e.compare("sle", self.inner, fits), keeping, otherwise)
+        if self.spec.length is None:
+            e.branch(e.compare("sle", self.inner, fits), keeping, computing_again)
+        else:
+            keeping()
 
     def evaluate_stage(
         self, stage: Stage, places: list[Place], known: list[dict[int, Value]], scratch: dict[int, Value]
@@ -381,7 +347,7 @@ class RowKernel(ReducingBase):
             def row(number: Value, _: list[Value]) -> None:
                 self.row(number, stages, scratch)
 
-            self.emitter.loop(self.begin, self.end, 1, [], row)
+            self.emitter.loop(BEGIN, END, 1, [], row)
 
         if self.spec.runs:
             rows(self.stages(with_scratch=False), {})
@@ -396,7 +362,7 @@ class RowKernel(ReducingBase):
         pointers = self.pointers(coordinates)
         known = self.known
         for stage in stages:
-            known = self.evaluate_fixed(PER_ROW, stage.roots, known, pointers)
+            known = self.evaluate_fixed(PER_ROW, stage.roots, known, self.origin(pointers))
             totals = []
             if not stage.outputs:
                 totals = self.empty_totals(stage, self.places(pointers, e.constant(0, "i64"), 1))
@@ -464,9 +430,10 @@ class RowKernel(ReducingBase):
         e = self.emitter
         stages = self.stages(with_scratch=False)
         count = max(1, -(-length // e.lanes))
-        full, rest = count * e.lanes, e.sub(self.inner, (count - 1) * e.lanes)
         starts = [e.constant(number * e.lanes, "i64") for number in range(count)]
-        masks = [None] * (count - 1) + [None if length == full else e.first_lanes(rest)]
+        masks: list[Value | None] = [None] * count
+        if length < count * e.lanes:
+            masks[-1] = e.first_lanes(e.sub(self.inner, starts[-1]))
 
         def row(number: Value, _: list[Value]) -> None:
             pointers = self.row_pointers(number)
@@ -474,7 +441,7 @@ class RowKernel(ReducingBase):
             known = self.known
             evaluated: list[dict[int, Value]] = [{} for _ in places]
             for stage in stages:
-                known = self.evaluate_fixed(PER_ROW, stage.roots, known, pointers)
+                known = self.evaluate_fixed(PER_ROW, stage.roots, known, self.origin(pointers))
                 results = []
                 for place, own in zip(places, evaluated, strict=True):
                     own.update(known)
@@ -486,9 +453,7 @@ class RowKernel(ReducingBase):
                     known[instruction] = self.reduce_vectors(self.reduction(instruction), values, places)
             self.store_per_row(known, pointers)
 
-        # The promised length is not trusted: should it be another, the kernel does nothing.
-        promised = e.compare("eq", self.inner, full) if length == full else e.compare("ult", rest, e.lanes)
-        e.loop(self.begin, e.select(promised, self.end, self.begin), 1, [], row)
+        e.loop(BEGIN, END, 1, [], row)
 
     def reduce_vectors(self, reduction: Reduction, values: list[Value], places: list[Place]) -> Value:
         """Return the reduction of a whole row, whose few elements need no wider type."""
@@ -501,7 +466,8 @@ class RowKernel(ReducingBase):
 
     def store_per_row(self, known: dict[int, Value], pointers: list[Value]) -> None:
         per_row = self.outputs(per_row=True)
-        known = self.evaluate_fixed(PER_ROW, [self.program.outputs[output] for output in per_row], known, pointers)
+        roots = [self.program.outputs[output] for output in per_row]
+        known = self.evaluate_fixed(PER_ROW, roots, known, self.origin(pointers))
         for output in per_row:
             value = self.as_stored(output, known[self.program.outputs[output]])
             self.emitter.store_scalar(self.operands[output].dtype, value, pointers[output])
@@ -582,7 +548,7 @@ class ColumnKernel(ReducingBase):
 
         def evaluate_per_row(roots: Sequence[int]) -> list[dict[int, Value]]:
             pairs = zip(known, starts, strict=True)
-            return [self.evaluate_fixed_at(PER_ROW, roots, own, place) for own, place in pairs]
+            return [self.evaluate_fixed(PER_ROW, roots, own, place) for own, place in pairs]
 
         for stage in stages:
             known = evaluate_per_row(stage.roots)

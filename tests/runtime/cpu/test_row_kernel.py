@@ -278,7 +278,7 @@ def test_comparisons_select_and_logic(level: str, dtype: str) -> None:
     a, b = random((200,), 0, dtype), random((200,), 1, dtype)
     b[::3] = a[::3]
     if dtype.startswith("float"):
-        a[5:20:5], b[10:30:5] = np.nan, np.nan
+        a[5:20:5], b[10:30:5], a[40:60], b[50:70] = np.nan, np.nan, np.inf, -np.inf
     comparisons = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
                    "ge": np.greater_equal}  # fmt: skip
     for name, reference in comparisons.items():
@@ -291,6 +291,9 @@ def test_comparisons_select_and_logic(level: str, dtype: str) -> None:
         run(level, formula, [holds, chosen, a, b])
         np.testing.assert_array_equal(holds, ~reference(a, b) ^ (a == a), err_msg=name)
         np.testing.assert_array_equal(chosen, np.where(reference(a, b), a, b), err_msg=name)
+    for name in ("maximum", "minimum"):
+        run(level, program(lambda x, y, name=name: emit(name, x, y), dtype, dtype), [chosen, a, b])
+        np.testing.assert_array_equal(chosen, getattr(np, name)(a, b), err_msg=name)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -313,16 +316,6 @@ def test_casts(level: str, source: str) -> None:
             run(level, program(lambda x, to=result_dtype: x.astype(to), source), [result, extreme])
             expected = [0, limits.max, limits.min, limits.max, limits.min] * 20
             np.testing.assert_array_equal(result, np.array(expected, result_dtype), err_msg=result_dtype)
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_maximum_and_minimum_keep_nan(level: str) -> None:
-    values = np.array([1, -1, np.nan, np.inf, -np.inf, 0], np.float32)
-    a, b = (np.ascontiguousarray(grid.ravel()) for grid in np.meshgrid(values, values))
-    for name in ("maximum", "minimum"):
-        result = np.empty_like(a)
-        run(level, program(lambda x, y, name=name: emit(name, x, y), "float32", "float32"), [result, a, b])
-        np.testing.assert_array_equal(result, getattr(np, name)(a, b))
 
 
 @pytest.mark.parametrize("level", LEVELS)
