@@ -12,38 +12,19 @@ from npu_tensor._util.forks import cached_property
 from npu_tensor._util.interrupts import uninterrupted
 from npu_tensor.errors import ArgumentError
 
-# x86 features as LLVM names them, each with those that it implies at once (X86.td and X86TargetParser.cpp of LLVM 22).
-# LLVM turns off with a feature whatever implies it, so `CpuTarget.features` must not have that either.
+# x86 features that kernels ask for, as LLVM names them, each with those that it implies at once (X86.td and
+# X86TargetParser.cpp of LLVM 22). LLVM turns off with a feature whatever implies it, so `CpuTarget.features` must not
+# have that either.
 _IMPLIES: Final[dict[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("xsavec", "xsaveopt", "xsaves"), ("xsave",)),
-    "cx16": ("cx8",),
-    "sse2": ("sse",),
-    **dict.fromkeys(("aes", "gfni", "kl", "pclmul", "sha", "sse3"), ("sse2",)),
-    "widekl": ("kl",),
-    **dict.fromkeys(("ssse3", "sse4a"), ("sse3",)),
+    "ssse3": ("sse3",),
     "sse4.1": ("ssse3",),
     "sse4.2": ("sse4.1",),
     "avx": ("sse4.2",),
-    **dict.fromkeys(("avx2", "fma", "f16c", "sm3"), ("avx",)),
-    "fma4": ("avx", "sse4a"),
-    "xop": ("fma4",),
-    "vpclmulqdq": ("avx", "pclmul"),
-    "vaes": ("avx2", "aes"),
-    **dict.fromkeys(("avxifma", "avxneconvert", "avxvnni", "avxvnniint16", "avxvnniint8", "sha512", "sm4"), ("avx2",)),
+    **dict.fromkeys(("avx2", "fma", "f16c"), ("avx",)),
+    "avxvnni": ("avx2",),
     "avx512f": ("avx2", "fma", "f16c"),
-    **dict.fromkeys([f"avx512{name}" for name in ("bw", "cd", "dq", "vl")], ("avx512f",)),
-    **dict.fromkeys([f"avx512{name}" for name in ("ifma", "vnni", "vp2intersect", "vpopcntdq")], ("avx512f",)),
-    **dict.fromkeys([f"avx512{name}" for name in ("bf16", "bitalg", "vbmi", "vbmi2")], ("avx512bw",)),
-    "avx512fp16": ("avx512bw", "avx512dq", "avx512vl"),
-    "avx10.1": tuple(
-        f"avx512{name}"
-        for name in ("bf16", "bitalg", "cd", "dq", "fp16", "ifma", "vbmi", "vbmi2", "vl", "vnni", "vpopcntdq")
-    ),
-    "avx10.2": ("avx10.1",),
-    **dict.fromkeys(
-        [f"amx-{name}" for name in ("bf16", "complex", "fp16", "fp8", "int8", "movrs", "tf32")], ("amx-tile",)
-    ),
-    "amx-avx512": ("amx-tile", "avx10.2"),
+    **dict.fromkeys([f"avx512{name}" for name in ("bw", "dq", "vl", "vnni")], ("avx512f",)),
+    "avx512bf16": ("avx512bw",),
 }
 # Features that the calling conventions of 64-bit code need.
 _BASELINE: Final = frozenset({"64bit", "sse", "sse2", "fp-armv8", "neon"})
