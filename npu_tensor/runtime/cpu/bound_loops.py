@@ -1,18 +1,17 @@
 """Loops of a kernel of the CPU device, as data. A run provides memory and numbers.
 
-`step` makes the function that runs one kernel. A `LoopTable` runs consecutive kernels in native code without Python in
-between, see `launch.ll`: a run provides the addresses of inputs, of results, and of one scratch buffer for all other
-values, which is laid out by liveness.
+A `LoopTable` runs them, also those of consecutive kernels, in native code without Python in between, see `launch.ll`: a
+run provides the addresses of inputs, of results, and of one scratch buffer for all other values, which is laid out by
+liveness.
 """
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from itertools import chain, count
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import accumulate, chain, count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,11 +50,13 @@ class Packed(NamedTuple):
         item: Its item, which must exist before the loops run.
         offset: Bytes before the first element.
         packing: Packing of the item.
+        persistent: True if the packed form is kept from the first use on, False from the second one on.
     """
 
     item: int
     offset: int
     packing: Packs
+    persistent: bool = True
 
     @property
     def key(self) -> Hashable:
@@ -65,9 +66,7 @@ class Packed(NamedTuple):
     def buffer(self, owner: Processor, values: Sequence[Any]) -> Buffer:
         """Return the packed form of the item's value."""
         value = values[self.item]
-        packed = owner.packed(self.packing, value, [value.address + self.offset], keep=True)
-        assert packed is not None
-        return packed
+        return owner.packed(self.packing, value, value.address + self.offset, self.persistent)
 
 
 Slot = Location | Number | Packed | int | float
@@ -75,7 +74,7 @@ Slot = Location | Number | Packed | int | float
 
 
 class BoundLoop(NamedTuple):
-    """Arguments of `Pool.launch`; `meta` is an address."""
+    """Leading arguments of `Pool.launch`, of which `meta` is an address, and its slots."""
 
     kernel: Address
     meta: int
@@ -150,97 +149,9 @@ def with_constants(loops: BoundLoops, constants: Mapping[int, Buffer]) -> BoundL
     return loops._replace(loops=bound, keep=(*loops.keep, *constants.values()))
 
 
-def packed_items(loops: BoundLoops) -> list[int]:
-    """Return the items that loops read in packed form."""
-    return [slot.item for loop in loops.loops for slot in loop.slots if isinstance(slot, Packed)]
-
-
-def value_of(slot: Slot) -> Callable[[list[Any]], int | float]:
-    """Return the function that gets an argument of the kernel from the values of a run."""
-    if isinstance(slot, Location):
-        item, offset = slot
-        return lambda values: values[item].address + offset
-    if isinstance(slot, Number):
-        item, kind = slot
-        return lambda values: kind(values[item])
-    assert not isinstance(slot, Packed)
-    return lambda values: slot
-
-
 def step(owner: Processor, loops: BoundLoops, results: Iterable[int]) -> Step:
-    """Return the function that runs loops.
-
-    Args:
-        owner: Processor that runs the loops.
-        loops: The loops.
-        results: Items that a run leaves in the list of values.
-    """
-    kept = frozenset(results)
-    launch, forget, raise_error = owner.pool.launch, owner.allocator.forget_layouts, loops.raise_error
-    temporary = [item for item, _ in (*loops.new, *loops.overwritten) if item not in kept]
-    # Items that only these loops use are appended to the list of values, so that negative indices reach them. Their
-    # numbers may be those of other values of the plan.
-    index = {item: -1 - number for number, item in enumerate(temporary)}
-    extension = [None] * len(temporary)
-    new = [(index.get(item, item), owner.allocator.allocation(nbytes)) for item, nbytes in loops.new]
-    overwritten = [(index.get(item, item), index.get(donor, donor)) for item, donor in loops.overwritten]
-    numbers_of: defaultdict[Hashable, int] = defaultdict(count().__next__)  # of packed forms
-    launches = [
-        (fixed, locations, numbers, [(place, numbers_of[slot.key], slot) for place, slot in packed])
-        for fixed, locations, numbers, packed in (_arguments(loop, index) for loop in loops.loops)
-    ]
-    wrong = None if loops.wrong is None else index.get(loops.wrong, loops.wrong)
-
-    def run(values: list[Any], keep: Any = loops.keep) -> None:  # The default keeps the memory of `meta` alive.
-        if extension:
-            values += extension
-        for item, allocate in new:
-            values[item] = allocate()
-        for item, donor in overwritten:
-            buffer = values[item] = values[donor]
-            forget(buffer)
-        buffers: dict[int, Buffer] = {}
-        for fixed, locations, numbers, packed in launches:
-            arguments = fixed.copy()
-            for place, number, slot in packed:
-                if number not in buffers:
-                    buffers[number] = slot.buffer(owner, values)
-                arguments[place] = buffers[number].address
-            for place, item, offset in locations:
-                arguments[place] = values[item].address + offset
-            for place, item, kind in numbers:
-                arguments[place] = kind(values[item])
-            launch(*arguments)
-        if wrong is not None and ctypes.c_int64.from_address(values[wrong].address).value:
-            assert raise_error is not None
-            raise_error(values)
-        if extension:
-            del values[-len(extension) :]
-
-    return run
-
-
-def _arguments(
-    loop: BoundLoop, index: Mapping[int, int]
-) -> tuple[list[Any], list[tuple[int, int, int]], list[tuple[int, int, type]], list[tuple[int, Packed]]]:
-    """Return the arguments of `Pool.launch`, and the positions of those that a run fills in.
-
-    Args:
-        loop: The loop.
-        index: Indices of items that are not at their number in the list of values.
-    """
-    fixed: list[Any] = [*loop[:4], *loop.slots]
-    places = [*enumerate(loop.slots, 4)]
-    locations = [
-        (place, index.get(slot.item, slot.item), slot.offset) for place, slot in places if isinstance(slot, Location)
-    ]
-    numbers = [(place, slot.item, slot.kind) for place, slot in places if isinstance(slot, Number)]
-    packed = [(place, slot) for place, slot in places if isinstance(slot, Packed)]
-    return fixed, locations, numbers, packed
-
-
-_ZERO, _SCRATCH, _FIRST = 0, 1, 2
-"""Numbers of bases: constants of all runs, the scratch buffer, and the first of all others."""
+    """Return the function that runs loops and leaves some items in the list of values."""
+    return LoopTable(owner, [BoundKernel(loops, tuple(results))]).step()
 
 
 class BoundKernel(NamedTuple):
@@ -256,15 +167,20 @@ only. An item that takes over a block has the block's name."""
 
 
 class LoopTable:
-    """Loops of consecutive kernels.
+    """Loops of consecutive kernels, bound to be run by one native call.
+
+    The call gets a list of bases, from which the arguments of loops are offsets: 0 for constants, the memory that
+    outlives the call, the scratch buffer if there is one, packed operands, the addresses and numbers of other items.
 
     Args:
+        owner: Processor that runs the loops.
+        kernels: The loops.
         unread: Items that are not read after the last kernel.
     """
 
-    def __init__(self, owner: Processor, kernels: Sequence[BoundKernel], unread: frozenset[int]) -> None:
+    def __init__(self, owner: Processor, kernels: Sequence[BoundKernel], unread: frozenset[int] = frozenset()) -> None:
         self._kernels = kernels
-        self._call, self._forget = owner.pool.run_loops, owner.allocator.forget_layouts
+        self._owner = owner
         self._memory: dict[Memory, Memory] = {}
         self._sizes: dict[Memory, int] = {}
         changed: dict[int, None] = {}
@@ -279,26 +195,30 @@ class LoopTable:
                     changed[memory] = None
         self._changed = tuple(changed)  # items from outside that are written to
         kept = [(item, self._memory[item]) for _, results in kernels for item in results if item not in unread]
-        blocks = [*dict.fromkeys(memory for _, memory in kept if memory in self._sizes)]
-        self._own = {memory: number for number, memory in enumerate(blocks)}  # blocks that outlive the call
-        self._allocations = [owner.allocator.allocation(self._sizes[memory]) for memory in blocks]
-        self._results = [(item, self._own[memory]) for item, memory in kept if memory in self._own]
+        own = dict.fromkeys(memory for _, memory in kept if memory in self._sizes)  # blocks that outlive the call
+        scratch, nbytes = self._lay_out([memory for memory in self._sizes if memory not in own])
+        sizes = [*map(self._sizes.__getitem__, own), *([nbytes] if nbytes else [])]
+        self._allocations = [owner.allocator.allocation(size) for size in sizes]
+        # Number among the allocations, and offset.
+        self._places = {memory: (number, 0) for number, memory in enumerate(own)}
+        self._places |= {memory: (len(own), offset) for memory, offset in scratch.items()}
+        self._results = [(item, self._places[memory][0]) for item, memory in kept if memory in own]
         self._renamed = [(item, memory) for item, memory in kept if isinstance(memory, int) and memory in changed]
         slots = [slot for loops, _ in kernels for loop in loops.loops for slot in loop.slots]
-        self._owner, self._packed = owner, {slot.key: slot for slot in slots if isinstance(slot, Packed)}
-        self._offsets, nbytes = self._lay_out()
-        self._scratch = owner.allocator.allocation(nbytes)
+        self._packed = {slot.key: slot for slot in slots if isinstance(slot, Packed)}
         # Items whose address or number is a base, and its number.
         self._outside: dict[tuple[int, type | None], int] = {}
-        self._ends: list[int] = []  # by kernel, loops until it has run
+        self._ends = [*accumulate(len(loops.loops) for loops, _ in kernels)]  # by kernel, loops until it has run
         records = [self._records(number) for number in range(len(kernels))]
         self._table = np.array([*chain.from_iterable(records)], np.int64)
-        self._arguments = self._table.ctypes.data, self._ends[-1], 0
+        # A single small loop is not worth letting another Python thread in.
+        releases = len(kernels) > 1 or any(loop.n > loop.grain for loop in kernels[0].loops.loops)
+        self._arguments = self._table.ctypes.data, self._ends[-1], int(releases), 0
 
     def _memory_of(self, kernel: int, item: int) -> Memory:
         return self._memory.get((kernel, item), self._memory.get(item, item))
 
-    def _lay_out(self) -> tuple[dict[Memory, int], int]:
+    def _lay_out(self, blocks: Sequence[Memory]) -> tuple[dict[Memory, int], int]:
         """Return the offsets of blocks in the scratch buffer, and its bytes."""
         used: dict[Memory, tuple[int, int]] = {}
         for number, (loops, results) in enumerate(self._kernels):
@@ -306,72 +226,86 @@ class LoopTable:
             for item in (*items, *results, *(item for item, _ in loops.new)):
                 memory = self._memory_of(number, item)
                 used[memory] = used.get(memory, (number, number))[0], number
-        inside = [memory for memory in self._sizes if memory not in self._own]
-        sizes = [-(-self._sizes[memory] // ALIGNMENT) * ALIGNMENT for memory in inside]
-        offsets, nbytes = laid_out([Lifetime(size, *used[each]) for size, each in zip(sizes, inside, strict=True)])
-        return dict(zip(inside, offsets, strict=True)), nbytes
+        sizes = [-(-self._sizes[memory] // ALIGNMENT) * ALIGNMENT for memory in blocks]
+        offsets, nbytes = laid_out([Lifetime(size, *used[each]) for size, each in zip(sizes, blocks, strict=True)])
+        return dict(zip(blocks, offsets, strict=True)), nbytes
 
     def _records(self, kernel: int) -> list[int]:
         loops = self._kernels[kernel].loops
-        self._ends.append((self._ends[-1] if self._ends else 0) + len(loops.loops))
         records: list[int] = []
         for loop in loops.loops:
             is_last = loop is loops.loops[-1]
-            wrong = self._place(kernel, Location(loops.wrong)) if is_last and loops.wrong is not None else (_ZERO, 0)
-            pairs = (self._place(kernel, slot) for slot in loop.slots)
+            wrong = self._argument(kernel, Location(loops.wrong)) if is_last and loops.wrong is not None else (0, 0)
+            pairs = (self._argument(kernel, slot) for slot in loop.slots)
             records += [*loop[:4], len(loop.slots), *wrong, *chain.from_iterable(pairs)]
         return records
 
-    def _place(self, kernel: int, slot: Slot) -> tuple[int, int]:
+    def _argument(self, kernel: int, slot: Slot) -> tuple[int, int]:
         """Return the number of a base, and the offset from it."""
         if isinstance(slot, Location):
             memory = self._memory_of(kernel, slot.item)
-            if memory in self._offsets:
-                return _SCRATCH, self._offsets[memory] + slot.offset
-            if memory in self._own:
-                return _FIRST + self._own[memory], slot.offset
+            if memory in self._places:
+                number, offset = self._places[memory]
+                return 1 + number, offset + slot.offset
             assert isinstance(memory, int)
             return self._base(memory, None), slot.offset
         if isinstance(slot, Number):
             return self._base(*slot), 0
         if isinstance(slot, Packed):
-            return _FIRST + len(self._own) + [*self._packed].index(slot.key), 0
+            return 1 + len(self._allocations) + [*self._packed].index(slot.key), 0
         (bits,) = struct.unpack("q", struct.pack("d" if isinstance(slot, float) else "q", slot))
-        return _ZERO, bits
+        return 0, bits
 
     def _base(self, item: int, kind: type | None) -> int:
         """Return the base for the address of an item from outside, or for a number."""
-        return self._outside.setdefault((item, kind), _FIRST + len(self._own) + len(self._packed) + len(self._outside))
+        first = 1 + len(self._allocations) + len(self._packed)
+        return self._outside.setdefault((item, kind), first + len(self._outside))
 
-    def run(self, values: list[Any]) -> None:
-        scratch, own = self._scratch(), [allocate() for allocate in self._allocations]
-        own += [slot.buffer(self._owner, values) for slot in self._packed.values()]
-        for item in self._changed:
-            self._forget(values[item])
-        outside = [values[item].address if kind is None else kind(values[item]) for item, kind in self._outside]
-        loops_run = self._call(*self._arguments, scratch.address, *[buffer.address for buffer in own], *outside)
-        if loops_run < self._ends[-1]:
-            self._complain(bisect_right(self._ends, loops_run), values, scratch, own)
-        for item, number in self._results:
-            values[item] = own[number]
-        for item, source in self._renamed:
-            values[item] = values[source]
+    def step(self) -> Step:
+        """Return the function that runs the loops."""
+        owner, call, arguments, loops = self._owner, self._owner.pool.run_loops, self._arguments, self._ends[-1]
+        allocations, packed, outside = self._allocations, [*self._packed.values()], [*self._outside]
+        changed, results, renamed = self._changed, self._results, self._renamed
 
-    def _complain(self, kernel: int, values: Sequence[Any], scratch: Buffer, own: Sequence[Buffer]) -> None:
+        def run(values: list[Any]) -> None:
+            own, bases = [], [*arguments]
+            for allocate in allocations:
+                buffer = allocate()
+                own.append(buffer)
+                bases.append(buffer.address)
+            for slot in packed:
+                buffer = slot.buffer(owner, values)
+                own.append(buffer)  # It lives until the loops have run.
+                bases.append(buffer.address)
+            for item in changed:
+                owner.allocator.forget_layouts(values[item])
+            for item, kind in outside:
+                bases.append(values[item].address if kind is None else kind(values[item]))
+            loops_run = call(*bases)
+            if loops_run < loops:
+                self._complain(bisect_right(self._ends, loops_run), values, own)
+            for item, number in results:
+                values[item] = own[number]
+            for item, source in renamed:
+                values[item] = values[source]
+
+        return run
+
+    def _complain(self, kernel: int, values: Sequence[Any], own: Sequence[Buffer]) -> None:
         """Raise the error of a kernel that has met a wrong index."""
         loops = self._kernels[kernel].loops
         assert loops.raise_error is not None
         operands = list(values)
         for item, memory in self._memory.items():
             if isinstance(item, int):
-                operands[item] = self._buffer(memory, values, scratch, own)
+                operands[item] = self._buffer(memory, values, own)
         loops.raise_error(operands)
         raise AssertionError("NumPy takes an index that a kernel refuses")
 
-    def _buffer(self, memory: Memory, values: Sequence[Any], scratch: Buffer, own: Sequence[Buffer]) -> Buffer:
-        if isinstance(memory, int) and memory not in self._sizes:
-            block: Buffer = values[memory]
-            return block
-        number = self._own.get(memory)
-        address = scratch.address + self._offsets[memory] if number is None else own[number].address
-        return Buffer(address, self._sizes[memory])
+    def _buffer(self, memory: Memory, values: Sequence[Any], own: Sequence[Buffer]) -> Buffer:
+        if memory in self._places:
+            number, offset = self._places[memory]
+            return Buffer(own[number].address + offset, self._sizes[memory])
+        assert isinstance(memory, int)
+        block: Buffer = values[memory]
+        return block

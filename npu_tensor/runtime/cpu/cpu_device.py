@@ -10,7 +10,7 @@ from typing import Final
 from npu_tensor.kernels.vector_product import as_sum_over_rows
 from npu_tensor.runtime.cpu.attention_kernel import attention_kernel
 from npu_tensor.runtime.cpu.bisection import search_kernel
-from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable, packed_items, step
+from npu_tensor.runtime.cpu.bound_loops import BoundKernel, LoopTable, Packed
 from npu_tensor.runtime.cpu.concat import concat_kernel
 from npu_tensor.runtime.cpu.convolution_gradients import transposed_kernel, weight_gradient_kernel
 from npu_tensor.runtime.cpu.convolution_kernel import convolution_kernel
@@ -58,25 +58,20 @@ MOST_BYTES: Final = 1 << 26
 """Upper bound on the bytes of a new value in a joint call, which Ctrl-C does not end. Chosen, not measured."""
 
 
-def _loops(kernel: Kernel) -> BoundKernel | None:
-    """Return the loops of a kernel if they may be part of a joint call."""
-    if not isinstance(kernel, CpuKernel) or kernel.loops is None:
-        return None
-    if any(nbytes > MOST_BYTES for _, nbytes in kernel.loops.new):
-        return None
-    return BoundKernel(kernel.loops, [output.item for output in kernel.task.outputs])
-
-
 def _together(kernels: Sequence[Kernel]) -> list[BoundKernel]:
-    """Return the first kernels that can be one call: what they pack must exist before."""
+    """Return the loops of the first kernels that can be one call: what they pack must exist before."""
     bound: list[BoundKernel] = []
     made: set[int] = set()
     for kernel in kernels:
-        each = _loops(kernel)
-        if each is None or any(item in made for item in packed_items(each.loops)):
+        if not isinstance(kernel, CpuKernel) or kernel.loops is None:
             break
-        bound.append(each)
-        made.update(each.results)
+        loops = kernel.loops
+        if any(nbytes > MOST_BYTES for _, nbytes in loops.new):
+            break
+        if any(isinstance(slot, Packed) and slot.item in made for loop in loops.loops for slot in loop.slots):
+            break
+        bound.append(BoundKernel(loops, [output.item for output in kernel.task.outputs]))
+        made.update(bound[-1].results)
     return bound
 
 
@@ -98,11 +93,11 @@ class CpuDevice(Processor):
         while first < len(kernels):
             bound = _together(kernels[first:])
             end = first + max(1, len(bound))
-            if len(bound) > 1:
+            if bound:
                 table = LoopTable(self, bound, frozenset(chain(*dying[first:end])))
-                result.append(PlannedLaunch(len(bound), table.run))
+                result.append(PlannedLaunch(len(bound), table.step()))
             else:
-                result.append(PlannedLaunch(1, step(self, *bound[0]) if bound else steps[first]))
+                result.append(PlannedLaunch(1, steps[first]))
             first = end
         return result
 

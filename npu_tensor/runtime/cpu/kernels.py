@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
+from itertools import zip_longest
 from typing import Any, Final
 
 from npu_tensor._util.forks import cached_property
@@ -22,13 +23,11 @@ from npu_tensor.runtime.cpu.bound_loops import (
     joined,
     renumbered,
     step,
-    value_of,
     with_constants,
 )
 from npu_tensor.runtime.cpu.collapse import collapse
 from npu_tensor.runtime.cpu.cpu_cost import NEAR, copy_cost, factor_dtypes, loop_cost, product_cost, total
 from npu_tensor.runtime.cpu.data_ops import COMPOSED, Composed
-from npu_tensor.runtime.cpu.division import Division
 from npu_tensor.runtime.cpu.gemm import Computed, Gemm, Matrix, Packing, Scattered
 from npu_tensor.runtime.cpu.pool import MAX_SLOTS
 from npu_tensor.runtime.cpu.processor import Processor
@@ -87,14 +86,6 @@ class CpuKernel:
             assert self.loops is not None
             self._step = step(self.owner, self.loops, [output.item for output in self.task.outputs])
         self._step(values)
-
-    @property
-    def division(self) -> list[Division]:
-        """Division of each loop of the bound kernel, and of packings."""
-        loops = self.loops.loops if self.loops else ()
-        packings = [slot.packing for loop in loops for slot in loop.slots if isinstance(slot, Packed)]
-        divisions = [Division(packing.loop.items, packing.loop.grain) for packing in packings]
-        return [*divisions, *(Division(loop.n, loop.grain) for loop in loops)]
 
     @property
     def reference(self) -> ReferenceKernel:
@@ -168,7 +159,6 @@ class ProductKernel(CpuKernel):
     """A matrix product with its prologues and epilogue."""
 
     name = "gemm"
-    product: Gemm | None = None
 
     def __init__(self, processor: Processor, task: Task) -> None:
         if task.shape[-1] == 1 and not any(task.prologues):
@@ -187,14 +177,6 @@ class ProductKernel(CpuKernel):
     def cost(self) -> Cost:
         blocking = self.owner.blocking(*factor_dtypes(self.task))
         return product_cost(self.task, self.owner.rates, self.owner.threads, blocking, self.owner.target)
-
-    @property
-    def division(self) -> list[Division]:
-        """Division of the packings and of the multiplication."""
-        if self.loops is not None or self.product is None or self.product.empty:
-            return super().division
-        loops = [*(packing.loop for packing in self.product.packings), self.product.multiply]
-        return [Division(loop.items, loop.grain) for loop in loops]
 
     def _bind(self) -> BoundLoops | Step:
         """Bind the product. Operands of the epilogue that jump along a row are copied first."""
@@ -226,38 +208,32 @@ class ProductKernel(CpuKernel):
             batch=tuple(batch),
             threads=owner.pool.threads,
         )
-        gemm = self.product = product(strips=not right[0].persistent)
-        more: list[Slot] = [*slots_of(rest, program, 1, with_offset=True), *fixed]
-        if not gemm.packings:
-            return joined([*copies, _bind_multiplication(gemm, task.outputs, [*from_a, *from_b, *more])])
-        if right[0].persistent is not None:
-            item = last_item(task) + 1 + len(rest)
-            packed = [_bind_packing(gemm.packings[0], left, from_a, item)]
-            packed.append(([], from_b) if gemm.strips else _bind_packing(gemm.packings[1], right, from_b, item + 1))
-            (pack_a, a_slots), (pack_b, b_slots) = packed
-            product_loop = _bind_multiplication(gemm, task.outputs, [*a_slots, *b_slots, *more])
-            return joined([*copies, *pack_a, *pack_b, product_loop])
-        launch, allocate = owner.pool.launch, owner.allocator.allocate
-        arguments, *factors = ([value_of(slot) for slot in each] for each in (more, from_a, from_b))
-        first, second = (
-            _packed(owner, packing, inputs[0].item, sources, at_first)
-            for packing, inputs, sources, at_first in zip(
-                gemm.packings, (left, right), factors, (True, not gemm.strips), strict=True
-            )
-        )
-        whole = cache(partial(product, strips=False))
+        item, more = last_item(task) + 1 + len(rest), [*slots_of(rest, program, 1, with_offset=True), *fixed]
+
+        def bound(gemm: Gemm) -> BoundLoops:
+            parts, slots = list(copies), list[Slot]()
+            packings = gemm.packings[:1] if gemm.strips else gemm.packings
+            for number, (packing, inputs, sources) in enumerate(zip_longest(packings, (left, right), (from_a, from_b))):
+                packs, packed = _bind_packing(packing, inputs, sources, item + number) if packing else ([], sources)
+                parts += packs
+                slots += packed
+            return joined([*parts, _bind_multiplication(gemm, task.outputs, [*slots, *more])])
+
+        gemm = product(strips=not right[0].persistent)
+        loops = bound(gemm)
+        if not gemm.strips or right[0].persistent is False:
+            return loops
+        # Packing all of B pays off if it is used again.
+        packing, weight, results = gemm.packings[1], right[0], [output.item for output in task.outputs]
+        first, offset = step(owner, loops, results), first_byte(weight)
+        later = cache(lambda: step(owner, bound(product(strips=False)), results))
 
         def run(values: list[Any]) -> None:
-            buffers = [allocate(output.nbytes) for output in task.outputs]
-            packed_a, packed_b = first(values), second(values)
-            assert packed_a is not None
-            called, sources = (gemm, _all(values, factors[1])) if packed_b is None else (whole(), [packed_b.address])
-            addresses = [buffer.address for buffer in buffers]
-            called(launch, addresses, [packed_a.address], sources, *_all(values, arguments))
-            for output, buffer in zip(task.outputs, buffers, strict=True):
-                values[output.item] = buffer
+            value = values[weight.item]
+            was_used = owner.was_used(packing, value, value.address + offset)
+            (later() if was_used else first)(values)
 
-        return _after([step(owner, copy, [item for item, _ in copy.new]) for copy in copies], run, task)
+        return run
 
 
 class CopyingKernel(CpuKernel):
@@ -339,9 +315,10 @@ def _bind_copy_across(owner: Processor, source: TensorInput, axis: int, item: in
 def _bind_packing(
     packing: Packing, inputs: Sequence[Input], sources: Sequence[Slot], item: int
 ) -> tuple[list[BoundLoops], list[Slot]]:
-    """Return the loops that pack an operand in a run, and the packed operand. A persistent one is packed once."""
-    if packing.key is not None and inputs[0].persistent:
-        return [], [Packed(inputs[0].item, first_byte(inputs[0]), packing)]
+    """Return the loops that pack an operand in each run, and the packed operand. A matrix may stay packed."""
+    source = inputs[0]
+    if packing.key is not None and source.persistent is not False:
+        return [], [Packed(source.item, first_byte(source), packing, bool(source.persistent))]
     loops, packed = bind_packing(packing, sources, item)
     return [loops], [packed]
 
@@ -359,21 +336,6 @@ def _bind_multiplication(gemm: Gemm, outputs: Sequence[Output], slots: Sequence[
     results = [Location(output.item) for output in outputs]
     bound = BoundLoops((), ()) if gemm.empty else bind_product(gemm, (*slots[:2], *results, *slots[2:]))
     return bound._replace(new=tuple([(output.item, output.nbytes) for output in outputs]))
-
-
-def _after(copies: Sequence[Step], run: Step, task: Task) -> Step:
-    """Return a step that runs copies before a step; only that step reads their results."""
-    if not copies:
-        return run
-
-    def run_all(values: list[Any]) -> None:
-        own: Any = {source.item: values[source.item] for source in task.inputs}
-        for each in (*copies, run):
-            each(own)
-        for output in task.outputs:
-            values[output.item] = own[output.item]
-
-    return run_all
 
 
 def last_item(*tasks: Task) -> int:
@@ -473,25 +435,6 @@ def _matrix(source: Input, number: type | None = None) -> Matrix:
     return Matrix(source.dtype.name, strides)
 
 
-def _packed(
-    owner: Processor,
-    packing: Packing,
-    item: int,
-    arguments: Sequence[Callable[[list[Any]], int | float]],
-    at_first: bool,
-) -> Callable[[list[Any]], Buffer | None]:
-    """Return the function that packs an operand in a run. A matrix stays packed, see `Processor.packed`."""
-    if packing.key is None:
-        if not at_first:
-            return lambda values: None
-        return lambda values: packing.run(owner.pool.launch, owner.allocator.allocate, _all(values, arguments))
-    return lambda values: owner.packed(packing, values[item], _all(values, arguments), at_first)
-
-
 def first_byte(source: Input) -> int:
     """Return the number of bytes before the first element."""
     return 0 if source.layout is None or source.dtype is None else source.layout.offset * source.dtype.itemsize
-
-
-def _all(values: list[Any], arguments: Sequence[Callable[[list[Any]], int | float]]) -> list[int | float]:
-    return [argument(values) for argument in arguments]

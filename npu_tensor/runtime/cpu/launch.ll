@@ -120,24 +120,24 @@ raise:
   ret ptr null
 }
 
-@message.loops = private constant [53 x i8] c"run_loops(table, count, *bases) takes 2 or more ints\00"
+@message.loops = private constant [63 x i8] c"run_loops(table, count, releases, *bases) takes 3 or more ints\00"
 
 ; Each loop has a record of i64: kernel, meta, n, grain, number of slots; then pairs (base, offset), first of the error
 ; flag, then of each slot. A pair stands for bases[base] + offset. Base 0 is 0, so an offset with it is a constant, and
-; (0, 0) means that there is no flag. A flag whose i64 is not 0 after the loop ends the call. Returns how many loops have
-; run before that.
+; (0, 0) means that there is no flag. A flag whose i64 is not 0 after the loop ends the call. Other Python threads may
+; run meanwhile if `releases` is not 0. Returns how many loops have run before a flag.
 define ptr @run_loops(ptr %self, ptr %arguments, i64 %count) {
 entry:
   %values = alloca i64, i64 %count, align 64
   %slots = alloca [$most_slots x i64], align 64
-  %too_few = icmp slt i64 %count, 2
+  %too_few = icmp slt i64 %count, 3
   br i1 %too_few, label %refuse, label %read
 read:
   %i = phi i64 [ 0, %entry ], [ %i.next, %read.next ]
   %argument.at = getelementptr ptr, ptr %arguments, i64 %i
   %argument = load ptr, ptr %argument.at
   %value.at = getelementptr i64, ptr %values, i64 %i
-  %is_base = icmp sge i64 %i, 2
+  %is_base = icmp sge i64 %i, 3
   %converted = call i1 @convert(ptr %argument, ptr %value.at, i1 %is_base)
   br i1 %converted, label %read.next, label %raise
 read.next:
@@ -148,12 +148,18 @@ run:
   %table = load ptr, ptr %values
   %count.at = getelementptr i64, ptr %values, i64 1
   %loops = load i64, ptr %count.at
-  %bases = getelementptr i64, ptr %values, i64 2
-  %thread_state = call ptr @PyEval_SaveThread()
+  %releases.at = getelementptr i64, ptr %values, i64 2
+  %releases = load i64, ptr %releases.at
+  %bases = getelementptr i64, ptr %values, i64 3
+  %shared = icmp ne i64 %releases, 0
+  br i1 %shared, label %release, label %check
+release:
+  %saved = call ptr @PyEval_SaveThread()
   br label %check
 check:
-  %done = phi i64 [ 0, %run ], [ %done.next, %next ]
-  %record = phi ptr [ %table, %run ], [ %pair, %next ]
+  %thread_state = phi ptr [ null, %run ], [ %saved, %release ], [ %thread_state, %next ]
+  %done = phi i64 [ 0, %run ], [ 0, %release ], [ %done.next, %next ]
+  %record = phi ptr [ %table, %run ], [ %table, %release ], [ %pair, %next ]
   %left = icmp slt i64 %done, %loops
   br i1 %left, label %loop, label %end
 loop:
@@ -195,7 +201,11 @@ next:
   %done.next = add i64 %done, 1
   br label %check
 end:
+  br i1 %shared, label %restore, label %return
+restore:
   call void @PyEval_RestoreThread(ptr %thread_state)
+  br label %return
+return:
   %result = call ptr @PyLong_FromLongLong(i64 %done)
   ret ptr %result
 refuse:

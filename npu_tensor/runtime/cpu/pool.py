@@ -120,8 +120,8 @@ class Pool:
             of `grain` items when n > grain; then other Python threads may run meanwhile. Slots (at most 64) are ints,
             stored as int64, or floats, stored as float64. Raises TypeError, OverflowError, ValueError (no kernel,
             n < 0, grain < 1). Addresses are trusted.
-    run_loops  `run_loops(table_address, count, *bases)` runs loops that a table describes, without Python in between;
-            see `launch.ll`. Returns how many have run. Everything is trusted.
+    run_loops  `run_loops(table_address, count, releases, *bases)` runs loops that a table describes, without Python in
+            between; see `launch.ll`. Returns how many have run. Everything is trusted.
     parallel_for_address  of `void parallel_for(ptr kernel, ptr slots, ptr meta, i64 n, i64 grain)`, for native callers
     """
 
@@ -137,7 +137,7 @@ class Pool:
         functions = engine.compile(f"{pool}\n{launcher}", *names, symbols=symbols)
         self.parallel_for_address = functions["parallel_for"]
         self.launch = _builtin("launch", functions["launch"], "launch(kernel, meta, n, grain, *slots)")
-        self.run_loops = _builtin("run_loops", functions["run_loops"], "run_loops(table, count, *bases)")
+        self.run_loops = _builtin("run_loops", functions["run_loops"], "run_loops(table, count, releases, *bases)")
         self._set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int32)(functions["set_threads"])
         self._started_workers = ctypes.CFUNCTYPE(ctypes.c_int32)(functions["started_workers"])
         self.set_threads(threads)

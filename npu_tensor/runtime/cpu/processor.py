@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -86,35 +86,34 @@ class Processor:
         blocking = self.blocking(more["a"].dtype, more["b"].dtype)
         return Gemm(self.engine, self.target, blocking, shape, **more)
 
-    def packed(
-        self,
-        packing: Packs,
-        value: Buffer,
-        sources: Sequence[int | float],
-        at_first: bool = True,
-        keep: bool = False,
-    ) -> Buffer | None:
-        """Return a matrix packed for a product; None if it was not packed. The packed form lives as long as the value.
+    def packed(self, packing: Packs, value: Buffer, source: int, persistent: bool = False) -> Buffer:
+        """Return a matrix packed for a product. A packed form that is kept lives as long as the value.
 
         Args:
             packing: Packing of the matrix.
             value: Buffer that holds the matrix.
-            sources: Address of the matrix, and numbers that the packing reads.
-            at_first: True to pack a value at its first use.
-            keep: True to keep that packed form; else that of the second use is the first one kept.
+            source: Address of the matrix.
+            persistent: True to keep that packed form. Else that of the second use is kept, because most values are
+                operands of one product, once.
         """
-        key = packing.key, sources[0] - value.address
-        layouts = self.allocator.layouts.setdefault(value, {})
+        layouts, key = self._layouts(packing, value, source)
         packed = layouts.get(key)
         if packed is None:
-            # Most values are operands of one product, once.
-            is_first = not keep and key not in layouts
-            if is_first and not at_first:
-                layouts[key] = None
-                return None
-            packed = packing.run(self.pool.launch, self.allocator.allocate, sources)
-            layouts[key] = None if is_first or not self.allocator.keeps(packed) else packed
+            is_kept = persistent or key in layouts
+            packed = packing.run(self.pool.launch, self.allocator.allocate, [source])
+            layouts[key] = packed if is_kept and self.allocator.keeps(packed) else None
         return packed
+
+    def was_used(self, packing: Packs, value: Buffer, source: int) -> bool:
+        """Note a use of a matrix that is not packed. Return True if it has been used before."""
+        layouts, key = self._layouts(packing, value, source)
+        was_used = key in layouts
+        layouts.setdefault(key)
+        return was_used
+
+    def _layouts(self, packing: Packs, value: Buffer, source: int) -> tuple[dict[Hashable, Buffer | None], Hashable]:
+        """Return the packed forms of a value, and the key of one of them."""
+        return self.allocator.layouts.setdefault(value, {}), (packing.key, source - value.address)
 
     def loop(self, spec: LoopSpec) -> Address:
         return self._loops(spec.program.constants, spec)

@@ -491,7 +491,7 @@ class RecurrenceKernel(CpuKernel):
 
         def run(values: list[Any]) -> None:
             own: Any = {item: values[item] for item in items}
-            own[spare] = owner.packed(packing, values[weight], [values[weight].address + offset])
+            own[spare] = owner.packed(packing, values[weight], values[weight].address + offset)
             run_loops(own)
             values[output.item] = own[output.item]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ import npu_tensor as nt
 from npu_tensor import ops
 from npu_tensor.planner import selection
 from npu_tensor.runtime.cpu import recurrence_steps
+from npu_tensor.runtime.cpu.bound_loops import BoundKernel, BoundLoops, LoopTable, Packed
 from npu_tensor.runtime.cpu.division import Division, even_grain
 from npu_tensor.runtime.cpu.kernels import CpuKernel
 from npu_tensor.runtime.cpu.target import host_target
@@ -89,6 +90,12 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     selection.reset()
 
 
+def division(loops: BoundLoops) -> list[Division]:
+    """Division of the packings of a kernel and of its other loops."""
+    packings = [slot.packing.loop for loop in loops.loops for slot in loop.slots if isinstance(slot, Packed)]
+    return [Division(items, grain) for *_, items, grain in (*packings, *(loop[:4] for loop in loops.loops))]
+
+
 @pytest.mark.parametrize(
     ("name", "threads"),
     [
@@ -104,17 +111,23 @@ def test_shares_are_equal(name: str, threads: int, monkeypatch: pytest.MonkeyPat
     Without the slow tests, the numbers of threads take turns.
     """
     result, kernels, bind = EXPRESSIONS[name](), list[Any](), CpuKernel.bind
+    loops_of, new_table = dict[tuple[int, ...], BoundLoops](), LoopTable.__init__
 
     def noted(kernel: CpuKernel) -> Any:
         kernels.append(kernel)
         return bind(kernel)
 
+    def noting(table: LoopTable, owner: Any, bound: Sequence[BoundKernel], *more: Any) -> None:
+        loops_of.update({(*each.results,): each.loops for each in bound})
+        new_table(table, owner, bound, *more)
+
     monkeypatch.setattr(CpuKernel, "bind", noted)
+    monkeypatch.setattr(LoopTable, "__init__", noting)
     nt.explain(result)
     assert kernels
     for kernel in kernels:
         forks = kernel.cost.expense.processor_seconds / (threads * kernel.owner.rates.fork_seconds)
-        loops = kernel.division
+        loops = division(loops_of[(*(output.item for output in kernel.task.outputs),)])
         # Loops before the main one copy and pack operands; those after it add sums of chunks.
         main = [loops[0 if kernel.name.endswith("gradient") else -1]]
         checked = loops if forks >= LONG and kernel.name == "gemm" else main if forks >= SHORT else []
