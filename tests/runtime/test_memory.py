@@ -25,17 +25,6 @@ MIB = 1 << 20
 SIZES = [0, 1, 63, 64, 65, 511, 512, 513, 4096, 100_000, MIB - 1, MIB, MIB + 1, 2 * MIB, 2 * MIB + 1, 5 * MIB]
 
 
-@pytest.mark.parametrize("nbytes", SIZES)
-def test_buffers_are_aligned_and_usable_to_the_last_byte(nbytes: int) -> None:
-    buffer = Allocator().allocate(nbytes)
-    assert buffer.nbytes == nbytes
-    assert buffer.address > 0
-    assert buffer.address % ALIGNMENT == 0
-    array = buffer.as_array((nbytes,), np.uint8)
-    array[...] = 255
-    assert (array == 255).all()
-
-
 def test_live_buffers_never_overlap() -> None:
     """Every buffer is filled with a number of its own and must still hold it when it is freed."""
     allocator = Allocator(pool_bytes=8 * MIB)

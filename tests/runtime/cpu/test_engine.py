@@ -1,14 +1,21 @@
-"""The JIT engine: modules that are kept, their keys, and compilation in several threads."""
+"""The JIT engine: modules that are kept, their keys and memory, and compilation in several threads."""
 
 from __future__ import annotations
 
 import ast
 import ctypes
 import os
+import sys
 import threading
 import time
 from pathlib import Path
 
+import llvmlite.binding
+import pytest
+
+import npu_tensor as nt
+from npu_tensor.config import config
+from npu_tensor.errors import BuildError
 from npu_tensor.runtime.cpu import engine as engine_module
 from npu_tensor.runtime.cpu.engine import Engine, source_version
 from npu_tensor.runtime.cpu.target import CpuTarget, host_target
@@ -96,3 +103,52 @@ def test_threads_may_compile_at_once() -> None:
         thread.join()
     assert len(results) == 24
     assert set(results.values()) == {0}
+
+
+def add_float(constant: float) -> str:
+    """The constant is beside the code, at an address of its own."""
+    return f"define double @f(double %x) {{\n  %y = fadd double %x, {constant:.17e}\n  ret double %y\n}}"
+
+
+def call_float(address: int, argument: float) -> float:
+    return ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(address)(argument)
+
+
+def mappings() -> int:
+    return len(Path("/proc/self/maps").read_text().splitlines())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_code_that_nobody_holds_is_freed() -> None:
+    engine = new_engine()
+    first = engine.compile(add_float(0.1), "f")["f"]
+    before = mappings()
+    for k in range(200):
+        assert call_float(engine.compile(add_float(k + 0.5), "f")["f"], 0.0) == k + 0.5
+    assert mappings() - before < 20
+    assert call_float(first, 1.0) == 1.1  # code in use is unchanged
+    engine.compile(add_float(0.1), "f")
+    assert engine.statistics.memory_hits == 1
+    engine.compile(add_float(0.5), "f")
+    assert engine.statistics.compiled == 202
+
+
+def test_without_memory_for_code_numpy_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of mappings of a process has this effect."""
+
+    def refuse(*arguments: object) -> None:
+        raise RuntimeError("Cannot allocate memory")
+
+    engine = new_engine()
+    x = nt.tensor([1.0, -2.0, 4.0])
+    (x + x).realize()  # the thread pool
+    with config.scope(), monkeypatch.context() as patch:
+        patch.setattr(llvmlite.binding.JITLibraryBuilder, "link", refuse)
+        with pytest.raises(BuildError, match="cannot link the machine code"):
+            engine.compile(add_float(1.0), "f")
+        y = (x * 4 - 1.75).abs() / 3
+        assert y.tolist() == pytest.approx([0.75, 3.25, 4.75])
+        explanation = nt.explain((x * 5 - 1.75).abs() / 7)
+    assert explanation[-1].kernel == "numpy"
+    assert "cannot link the machine code" in str(explanation)
+    assert call_float(engine.compile(add_float(1.0), "f")["f"], 1.0) == 2.0

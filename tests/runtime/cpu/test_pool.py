@@ -120,13 +120,21 @@ def count_items(native: Native, n: int, grain: int, rounds: int = 1) -> np.ndarr
     return counters
 
 
-@pytest.mark.parametrize(("n", "grain"), [(1, 1), (7, 1), (64, 64), (65, 64), (1000, 7), (100_000, 1), (5, 1 << 62)])
-def test_every_item_runs_once(native: Native, n: int, grain: int) -> None:
-    assert (count_items(native, n, grain) == 1).all()
+CASES = [
+    (1, 1, 1),
+    (7, 1, 1),
+    (64, 64, 1),
+    (65, 64, 1),
+    (1000, 7, 1),
+    (100_000, 1, 1),
+    (5, 1 << 62, 1),
+    (256, 16, 5000),
+]
 
 
-def test_many_small_jobs(native: Native) -> None:
-    assert (count_items(native, 256, 16, rounds=5000) == 5000).all()
+@pytest.mark.parametrize(("n", "grain", "rounds"), CASES)
+def test_every_item_runs_once_in_each_round(native: Native, n: int, grain: int, rounds: int) -> None:
+    assert (count_items(native, n, grain, rounds) == rounds).all()
 
 
 def test_launch_from_eight_python_threads(native: Native) -> None:
