@@ -128,6 +128,11 @@ def _nll_backward(gradient: Tensor, x: Tensor, *args: Any) -> Tensor:
     return _pulled_back(lambda x: _nll_loss(x, *attributes)[0], gradient, x)[0]  # type: ignore[no-any-return]
 
 
+def _part_backward(scatter: Operator) -> Operator:
+    """Make the operator (gradient, shape of x, ...) of a function that takes a part of x."""
+    return lambda gradient, shape, *args: scatter(nt.zeros(shape, dtype=gradient.dtype), gradient, *args)
+
+
 def _resized_backward(function: Operator) -> Operator:
     def backward(gradient: Tensor, output_size: Any, input_size: Any, *args: Any) -> Any:
         zeros = nt.zeros(input_size, dtype=gradient.dtype)
@@ -454,12 +459,12 @@ def _sliced(x: Tensor, dim: int = 0, start: int | None = None, end: int | None =
     return get(x, (*[slice(None)] * (dim % x.ndim), slice(start, end, step)))
 
 
-def _indices(x: Tensor, indices: Sequence[Any]) -> tuple[Any, ...]:
+def _indices(indices: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(slice(None) if index is None else index for index in indices)
 
 
 def _put(x: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Tensor:
-    return put(x, _indices(x, indices), values, reduce="add" if accumulate else "")
+    return put(x, _indices(indices), values, reduce="add" if accumulate else "")
 
 
 def _places(size: Sequence[int], stride: Sequence[int], offset: int | None) -> Tensor:
@@ -557,25 +562,9 @@ def _resized_by_factors(function: Operator) -> Operator:
     return resize
 
 
-def _pool(function: Operator) -> Operator:
-    """Make the operator of a pool, whose stride [] means the kernel's extents."""
-    return lambda x, kernel, stride=(), *args, **kwargs: function(x, kernel, stride or None, *args, **kwargs)
-
-
-def _max_pool(function: Operator, with_indices: bool) -> Operator:
-    def pool(
-        x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-    ) -> Any:
-        return function(x, kernel, stride or None, padding, dilation, ceil_mode, with_indices)
-
-    return pool
-
-
 def _max_pool_backward(function: Operator) -> Operator:
-    backward = _backward(_max_pool(function, False))
-    return lambda gradient, x, kernel, stride, padding, dilation, ceil_mode, _: backward(
-        gradient, x, kernel, stride, padding, dilation, ceil_mode
-    )
+    """Make the operator (gradient, x, ..., positions)."""
+    return lambda gradient, x, *args: _backward(function)(gradient, x, *args[:-1])
 
 
 def _log_sigmoid(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -588,17 +577,6 @@ def _log_sigmoid(x: Tensor) -> tuple[Tensor, Tensor]:
 def _loss(function: Operator) -> Operator:
     """Make the operator (input, target, reduction, ...) of a loss."""
     return lambda x, target, reduction=1, *args: function(x, target, _REDUCTIONS[reduction], *args)
-
-
-def _weighted_loss(function: Operator) -> Operator:
-    """Make the operator (input, target, weight, [pos_weight,] reduction) of a binary cross entropy."""
-
-    def loss(x: Tensor, target: Tensor, weight: Any = None, *args: Any) -> Any:
-        *pos_weight, reduction = args or (1,)
-        keywords = {"pos_weight": pos_weight[0]} if pos_weight else {}
-        return function(x, target, weight, reduction=_REDUCTIONS[reduction], **keywords)
-
-    return loss
 
 
 def _nll_loss(
@@ -622,51 +600,39 @@ def _cross_entropy(
 # --- the table
 
 
-def _statistic(function: Operator) -> Operator:
-    """Make the overload with `correction`, whose None means 1."""
-    return lambda x, dim=None, *, correction=None, keepdim=False: function(
-        x, dim or None, correction=1 if correction is None else correction, keepdim=keepdim
-    )
-
-
-def _unbiased(function: Operator) -> Operator:
-    return lambda x, unbiased=True: function(x, correction=int(unbiased))
-
-
-def _unbiased_along(function: Operator) -> Operator:
-    return lambda x, dim, unbiased=True, keepdim=False: function(
-        x, dim or None, correction=int(unbiased), keepdim=keepdim
-    )
-
-
 _SAME: Final = """
-abs acos acosh adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d=adaptive_avg_pool2d
+abs acos acosh adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d=adaptive_avg_pool2d adaptive_avg_pool3d
 _adaptive_avg_pool3d=adaptive_avg_pool3d add.Scalar add.Tensor addbmm addcdiv addcmul addmm addmv addr
 affine_grid_generator=affine_grid all all.dim all.dims amax amin aminmax any any.dim any.dims arange arange.start
-arange.start_step argmax argmin argsort argsort.stable asin asinh atan atan2 atanh baddbmm bilinear bitwise_and.Scalar
-bitwise_and.Tensor bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_not bitwise_or.Scalar
-bitwise_or.Tensor bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar bitwise_xor.Scalar bitwise_xor.Tensor
-bmm bucketize.Tensor cat ceil celu channel_shuffle chunk clamp clamp.Tensor clamp_max clamp_max.Tensor clamp_min
-clamp_min.Tensor clone column_stack constant_pad_nd copysign.Scalar copysign.Tensor cos cosh cosine_similarity
-count_nonzero cross cummax cummin cumprod cumsum deg2rad diag diag_embed diagonal diagonal_scatter digamma div.Scalar
-div.Scalar_mode div.Tensor div.Tensor_mode dot dropout eq.Scalar eq.Tensor erf erfc erfinv exp exp2 expand expm1 eye
-eye.m flatten.using_ints flip floor floor_divide floor_divide.Scalar fmax fmin fmod.Scalar fmod.Tensor frac full
-full_like gather gcd ge.Scalar ge.Tensor gelu glu gt.Scalar gt.Tensor hardshrink hardsigmoid hardswish hardtanh
-heaviside histc hypot index_add index_copy index_fill.int_Scalar index_select isfinite isin.Tensor_Tensor isinf isnan
-isneginf isposinf kron kthvalue le.Scalar le.Tensor leaky_relu lerp.Scalar lerp.Tensor lgamma linear linspace log
-log10 log1p log2 log_sigmoid=logsigmoid log_softmax.int logaddexp logaddexp2 logcumsumexp logical_and logical_not
-logical_or logical_xor logit logsumexp lt.Scalar lt.Tensor masked_fill.Scalar masked_fill.Tensor masked_scatter matmul
-max max.dim max.other=maximum maximum mean mean.dim median median.dim meshgrid min min.dim min.other=minimum minimum
-mish mm mode movedim.int mul.Scalar mul.Tensor mv nan_to_num nansum narrow ne.Scalar ne.Tensor neg nextafter one_hot
-ones ones_like outer pad permute pixel_shuffle pixel_unshuffle positive pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor
-prelu prod prod.dim_int rad2deg reciprocal relu relu6 remainder.Scalar remainder.Scalar_Tensor remainder.Tensor renorm
+arange.start_step argmax argmin argsort argsort.stable asin asinh atan atan2 atanh avg_pool1d avg_pool2d avg_pool3d
+baddbmm bilinear bitwise_and.Scalar bitwise_and.Tensor bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar
+bitwise_not bitwise_or.Scalar bitwise_or.Tensor bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar
+bitwise_xor.Scalar bitwise_xor.Tensor bmm bucketize.Tensor cat ceil celu channel_shuffle chunk clamp clamp.Tensor
+clamp_max clamp_max.Tensor clamp_min clamp_min.Tensor clone col2im=fold column_stack constant_pad_nd conv1d
+conv1d.padding conv2d conv2d.padding conv3d conv3d.padding conv_transpose1d conv_transpose2d.input
+conv_transpose3d.input copysign.Scalar copysign.Tensor cos cosh cosine_similarity count_nonzero cross cummax cummin
+cumprod cumsum deg2rad diag diag_embed diagonal diagonal_scatter digamma div.Scalar div.Scalar_mode div.Tensor
+div.Tensor_mode dot dropout empty.memory_format=zeros empty_like=zeros_like eq.Scalar eq.Tensor erf erfc erfinv exp exp2
+expand expm1 eye eye.m fill.Scalar=full_like flatten.using_ints flip floor floor_divide floor_divide.Scalar fmax fmin
+fmod.Scalar fmod.Tensor frac full full_like gather gcd ge.Scalar ge.Tensor gelu glu gt.Scalar gt.Tensor hardshrink
+hardsigmoid hardswish hardtanh heaviside histc hypot im2col=unfold index_add index_copy index_fill.int_Scalar
+index_select isfinite isin.Tensor_Tensor isinf isnan isneginf isposinf kron kthvalue le.Scalar le.Tensor leaky_relu
+lerp.Scalar lerp.Tensor lgamma lift_fresh_copy=clone linear linspace log log10 log1p log2 log_sigmoid=logsigmoid
+log_softmax.int logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor logit logsumexp
+lt.Scalar lt.Tensor masked_fill.Scalar masked_fill.Tensor masked_scatter matmul max max.dim max.other=maximum max_pool1d
+max_pool2d max_pool3d maximum mean mean.dim median median.dim meshgrid min min.dim min.other=minimum minimum mish mm
+mode movedim.int mul.Scalar mul.Tensor mv nan_to_num nansum narrow ne.Scalar ne.Tensor neg nextafter one_hot ones
+ones_like outer pad permute pixel_shuffle pixel_unshuffle positive pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor prelu
+prod prod.dim_int rad2deg reciprocal relu relu6 remainder.Scalar remainder.Scalar_Tensor remainder.Tensor renorm
 repeat_interleave.self_int reshape rms_norm roll rot90 round rsqrt rsub.Scalar rsub.Tensor scalar_tensor
-scatter.reduce scatter.src scatter.value scatter.value_reduce scatter_add scatter_reduce.two select.int select_scatter
-selu sgn sigmoid sign signbit silu sin sinc sinh slice_scatter softmax.int softplus softshrink sort split split.Tensor
-split.sizes split_with_sizes sqrt square squeeze squeeze.dim squeeze.dims stack sub.Scalar sub.Tensor sum
-sum.dim_IntList t take tan tanh tensor_split.indices tensor_split.sections tile topk trace transpose.int tril triu
-trunc unbind.int unflatten.int unsafe_split.Tensor=split unsqueeze _unsafe_view=reshape vstack where
-where.Scalar where.ScalarOther where.ScalarSelf where.self xlogy.Tensor zeros zeros_like
+scaled_dot_product_attention scatter.reduce scatter.src scatter.value scatter.value_reduce scatter_add
+scatter_reduce.two select.int select_scatter selu sgn sigmoid sign signbit silu sin sinc sinh slice_scatter softmax.int
+softplus softshrink sort split split.Tensor split.sizes split_with_sizes sqrt square squeeze squeeze.dim squeeze.dims
+stack std std.correction std.dim std_mean std_mean.correction std_mean.dim sub.Scalar sub.Tensor sum sum.dim_IntList t
+take tan tanh tensor_split.indices tensor_split.sections threshold tile topk trace transpose.int tril triu trunc
+unbind.int unflatten.int unsafe_split.Tensor=split _unsafe_view=reshape unsqueeze var var.correction var.dim var_mean
+var_mean.correction var_mean.dim view=reshape vstack where where.Scalar where.ScalarOther where.ScalarSelf where.self
+xlogy.Tensor zeros zeros_like
 """
 """Operators that are functions of the same name, or of the name after "=". The overload is `default` unless named."""
 
@@ -707,22 +673,14 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten._transformer_encoder_layer_fwd.default": _encoder_layer,
     "aten.as_strided.default": _as_strided,
     "aten.as_strided_scatter.default": _as_strided_scatter,
-    "aten.avg_pool1d.default": _pool(nt.avg_pool1d),
-    "aten.avg_pool2d.default": _pool(nt.avg_pool2d),
-    "aten.avg_pool3d.default": _pool(nt.avg_pool3d),
-    "aten.binary_cross_entropy.default": _weighted_loss(nt.binary_cross_entropy),
-    "aten.binary_cross_entropy_with_logits.default": lambda x, target, weight=None, pos_weight=None, reduction=1: (
-        _weighted_loss(nt.binary_cross_entropy_with_logits)(x, target, weight, pos_weight, reduction)
+    "aten.binary_cross_entropy.default": lambda x, target, weight=None, reduction=1: nt.binary_cross_entropy(
+        x, target, weight, reduction=_REDUCTIONS[reduction]
     ),
-    "aten.col2im.default": nt.fold,
+    "aten.binary_cross_entropy_with_logits.default": lambda x, target, weight=None, pos_weight=None, reduction=1: (
+        nt.binary_cross_entropy_with_logits(x, target, weight, pos_weight=pos_weight, reduction=_REDUCTIONS[reduction])
+    ),
     "aten.convolution.default": _convolution,
-    **{f"aten.conv{n}d.default": getattr(nt, f"conv{n}d") for n in (1, 2, 3)},
-    **{f"aten.conv{n}d.padding": getattr(nt, f"conv{n}d") for n in (1, 2, 3)},
-    "aten.conv_transpose1d.default": nt.conv_transpose1d,
-    "aten.conv_transpose2d.input": nt.conv_transpose2d,
-    "aten.conv_transpose3d.input": nt.conv_transpose3d,
     "aten.copy.default": lambda x, src: src.to(x.dtype).expand(x.shape),
-    "aten.fill.Scalar": lambda x, value: nt.full_like(x, value),
     "aten.fill.Tensor": lambda x, value: value.to(x.dtype).expand(x.shape),
     "aten.cross_entropy_loss.default": _cross_entropy,
     "aten.einsum.default": lambda equation, tensors, path=None: nt.einsum(equation, *tensors),
@@ -731,8 +689,6 @@ _FORWARD: Final[dict[str, Operator]] = {
     ),
     "aten.embedding.default": lambda weight, indices, *_: nt.embedding(indices, weight),
     "aten._embedding_bag.default": _embedding_bag,
-    "aten.empty.memory_format": nt.zeros,
-    "aten.empty_like.default": nt.zeros_like,
     "aten.new_empty_strided.default": lambda x, size, _stride, dtype=None: nt.zeros(size, dtype=dtype or x.dtype),
     "aten.expand_as.default": lambda x, other: x.expand(other.shape),
     "aten.grid_sampler_2d.default": _grid_sampler,
@@ -744,17 +700,12 @@ _FORWARD: Final[dict[str, Operator]] = {
         ("aten._grouped_mm.default", "transformers.grouped_mm_fallback.default"),
         lambda x, weight, offs=None: nt.grouped_mm(x, weight, offs=offs),
     ),
-    "aten.huber_loss.default": _loss(nt.huber_loss),
-    "aten.im2col.default": nt.unfold,
-    "aten.index.Tensor": lambda x, indices: get(x, _indices(x, indices)),
-    "aten._unsafe_index.Tensor": lambda x, indices: get(x, _indices(x, indices)),
-    "aten.index_put.default": _put,
-    "aten._unsafe_index_put.default": _put,
+    **dict.fromkeys(("aten.index.Tensor", "aten._unsafe_index.Tensor"), lambda x, indices: get(x, _indices(indices))),
+    **dict.fromkeys(("aten.index_put.default", "aten._unsafe_index_put.default"), _put),
     "aten.index_put_.default": lambda x, *args: x.copy_(_put(x, *args)),
     "aten.instance_norm.default": lambda x, weight, bias, mean, variance, use_input, momentum, eps, _: nt.instance_norm(
         x, mean, variance, weight, bias, use_input, momentum, eps
     ),
-    "aten.l1_loss.default": _loss(nt.l1_loss),
     "aten.layer_norm.default": lambda x, shape, weight=None, bias=None, eps=1e-5, _=True: nt.layer_norm(
         x, shape, weight, bias, eps
     ),
@@ -765,12 +716,9 @@ _FORWARD: Final[dict[str, Operator]] = {
     **{f"aten.{kind}.input": run for kind, run in _RECURRENT.items()},
     "npu_tensor.recurrent.default": _recurrent_layers,
     "aten.mkldnn_rnn_layer.default": _lstm_layer,
-    "aten.max_pool1d.default": _max_pool(nt.max_pool1d, False),
-    "aten.max_pool2d.default": _max_pool(nt.max_pool2d, False),
-    "aten.max_pool3d.default": _max_pool(nt.max_pool3d, False),
-    "aten.max_pool2d_with_indices.default": _max_pool(nt.max_pool2d, True),
-    "aten.max_pool3d_with_indices.default": _max_pool(nt.max_pool3d, True),
-    "aten.mse_loss.default": _loss(nt.mse_loss),
+    "aten.max_pool2d_with_indices.default": partial(nt.max_pool2d, return_indices=True),
+    "aten.max_pool3d_with_indices.default": partial(nt.max_pool3d, return_indices=True),
+    **{f"aten.{name}_loss.default": _loss(getattr(nt, f"{name}_loss")) for name in ("huber", "l1", "mse", "smooth_l1")},
     "aten.native_dropout_backward.default": lambda gradient, mask, scale: gradient * mask * scale,
     "aten.nll_loss_forward.default": _nll_loss,
     "aten.nll_loss2d_forward.default": _nll_loss,
@@ -778,18 +726,13 @@ _FORWARD: Final[dict[str, Operator]] = {
     "aten.numpy_T.default": lambda x: x.T,
     **{f"aten.reflection_pad{n}d.default": lambda x, widths: nt.pad(x, widths, "reflect") for n in (1, 2, 3)},
     **{f"aten.replication_pad{n}d.default": lambda x, widths: nt.pad(x, widths, "replicate") for n in (1, 2, 3)},
-    "aten.scaled_dot_product_attention.default": nt.scaled_dot_product_attention,
     "aten._scaled_dot_product_flash_attention_for_cpu.default": _attention,
     "aten.slice.Tensor": _sliced,
-    "aten.smooth_l1_loss.default": _loss(nt.smooth_l1_loss),
-    "aten.threshold.default": nt.threshold,
     "aten.to.device": lambda x, device, dtype, *_, **kwargs: x.to(dtype),
     "aten.to.dtype": lambda x, dtype, *_, **kwargs: x.to(dtype),
     "aten.to.dtype_layout": lambda x, dtype=None, **kwargs: x if dtype is None else x.to(dtype),
-    "aten.lift_fresh_copy.default": lambda x: x.clone(),  # The program may write to it.
     "aten.tril_indices.default": lambda *args, dtype=nt.int64: nt.tril_indices(*args).to(dtype),
     "aten.triu_indices.default": lambda *args, dtype=nt.int64: nt.triu_indices(*args).to(dtype),
-    "aten.view.default": nt.reshape,
     **dict.fromkeys(
         ("aten.alias.default", "aten.contiguous.default", "aten.detach.default", "aten.detach_.default"),
         lambda x: x,
@@ -815,12 +758,6 @@ _FORWARD: Final[dict[str, Operator]] = {
         _batch_norm(x, weight, bias, mean, variance, False, momentum, eps)[:3]
     ),
     "aten.batch_norm.default": lambda *args: _batch_norm_in_place(*args[:8])[0],
-    # statistics
-    **{
-        f"aten.{name}.{overload}": make(getattr(nt, name))
-        for name in ("std", "var", "std_mean", "var_mean")
-        for overload, make in (("correction", _statistic), ("default", _unbiased), ("dim", _unbiased_along))
-    },
     # resized images
     **{
         f"aten.{name}.{overload}": make(_resized(*attributes))  # type: ignore[arg-type]
@@ -856,9 +793,7 @@ _BACKWARD: Final[dict[str, Operator]] = {
         lambda v, g: _weight_norm(v, g, dim)[0], gradient, v, g
     ),
     "aten.convolution_backward.default": _convolution_backward,
-    "aten.diagonal_backward.default": lambda gradient, shape, *args: nt.zeros(
-        shape, dtype=gradient.dtype
-    ).diagonal_scatter(gradient, *args),
+    "aten.diagonal_backward.default": _part_backward(nt.diagonal_scatter),
     "aten.elu_backward.default": _elu_backward,
     "aten.embedding_dense_backward.default": _embedding_backward,
     "aten._embedding_bag_backward.default": _embedding_bag_backward,
@@ -877,13 +812,9 @@ _BACKWARD: Final[dict[str, Operator]] = {
     "aten.nll_loss_backward.default": _nll_backward,
     "aten.nll_loss2d_backward.default": _nll_backward,
     "npu_tensor.recurrent_backward.default": _recurrent_layers_backward,
-    "aten.select_backward.default": lambda gradient, shape, *args: nt.zeros(shape, dtype=gradient.dtype).select_scatter(
-        gradient, *args
-    ),
+    "aten.select_backward.default": _part_backward(nt.select_scatter),
     "aten.sigmoid_backward.default": lambda gradient, output: gradient * output * (1 - output),
-    "aten.slice_backward.default": lambda gradient, shape, *args: nt.zeros(shape, dtype=gradient.dtype).slice_scatter(
-        gradient, *args
-    ),
+    "aten.slice_backward.default": _part_backward(nt.slice_scatter),
     "aten.tanh_backward.default": lambda gradient, output: gradient * (1 - output * output),
     "aten.threshold_backward.default": lambda gradient, x, threshold: nt.where(x <= threshold, 0.0, gradient),
     "aten.unfold_backward.default": lambda gradient, shape, *args: _pulled_back(
@@ -907,9 +838,11 @@ _BACKWARD: Final[dict[str, Operator]] = {
 _NUMBERS: Final[dict[str, Operator]] = {
     **{
         f"_operator.{name}": getattr(operator, name)
-        for name in ("add", "and_", "floordiv", "getitem", "mod", "mul", "neg", "or_", "pow", "sub", "truediv")
+        for name in (
+            *("add", "and_", "eq", "floordiv", "ge", "getitem", "gt", "le", "lt", "mod", "mul", "ne", "neg", "or_"),
+            *("pow", "sub", "truediv"),
+        )
     },
-    **{f"_operator.{name}": getattr(operator, name) for name in ("eq", "ge", "gt", "le", "lt", "ne")},
     "math.ceil": math.ceil,
     "math.floor": math.floor,
     "math.trunc": math.trunc,

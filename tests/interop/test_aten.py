@@ -231,7 +231,7 @@ def _calls() -> dict[str, Call]:
         "argsort.stable": call(ROWS, stable=True, dim=0),
         "as_strided.default": call(ROWS, [2, 3], [1, 4], 1),
         "as_strided_scatter.default": call(ROWS, n(2, 3), [2, 3], [1, 4], 1),
-        "avg_pool1d.default": call(BATCH, [3], [2]),
+        "avg_pool1d.default": call(BATCH, [3], []),
         "baddbmm.default": call(n(2, 4), n(3, 2, 5), n(3, 5, 4)),
         "bilinear.default": call(n(3, 2), ROWS, n(5, 2, 4)),
         "binary_cross_entropy_with_logits.default": call(ROWS, r(3, 4), None, r(4), 0),
