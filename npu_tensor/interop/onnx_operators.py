@@ -32,7 +32,7 @@ from npu_tensor.interop.onnx_operands import (
     text_of,
 )
 from npu_tensor.interop.onnx_quantized import QUANTIZED_OPERATORS
-from npu_tensor.interop.onnx_sequences import SEQUENCE_OPERATORS
+from npu_tensor.interop.onnx_sequences import ACTIVATIONS, SEQUENCE_OPERATORS
 from npu_tensor.nn import functional
 from npu_tensor.tensor import Tensor
 
@@ -99,10 +99,6 @@ def _is_inf(x: Tensor, *, detect_negative: int = 1, detect_positive: int = 1) ->
 
 
 # --- activations
-
-
-def _hard_sigmoid(x: Tensor, *, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
-    return (x * alpha + beta).clamp(0, 1)
 
 
 def _selu(x: Tensor, *, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805) -> Tensor:
@@ -746,8 +742,7 @@ def _fused_matmul(
 # --- the table
 
 _SAME: Final = """
-Acos Acosh Asin Asinh Atan Atanh Cos Cosh Det Erf Exp Log Mish Reciprocal Relu Round Sigmoid Sign Sin Sinh Softplus
-Softsign Tan Tanh HardSwish
+Acos Acosh Asin Asinh Atan Atanh Cos Cosh Det Erf Exp HardSwish IsNaN Log Mish Reciprocal Round Sign Sin Sinh Tan
 """
 """Operators with a function of the same name in lower case."""
 
@@ -802,23 +797,20 @@ _FROM_CONSTANTS: Final[dict[str, tuple[Callable[..., Any], tuple[int, ...]]]] = 
 """Functions of constants alone."""
 
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    **ACTIVATIONS,
     "BitShift": _shift,
     "Celu": lambda x, *, alpha=1.0: F.celu(x, alpha),
     "DepthToSpace": _depth_to_space,
     "Einsum": _einsum,
-    "Elu": lambda x, *, alpha=1.0: F.elu(x, alpha),
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
     "Gelu": _gelu,
     "Gemm": _gemm,
     "GroupNormalization": _group_norm,
-    "HardSigmoid": _hard_sigmoid,
     "Hardmax": _hardmax,
     "InstanceNormalization": lambda x, scale, bias, *, epsilon=1e-5: F.group_norm(x, x.shape[1], scale, bias, epsilon),
     "IsInf": _is_inf,
-    "IsNaN": nt.isnan,
     "LRN": _lrn,
-    "LeakyRelu": lambda x, *, alpha=0.01: F.leaky_relu(x, alpha),
     "LogSoftmax": lambda x, *, axis=-1: x.log_softmax(axis),
     "LpNormalization": _lp_normalization,
     "MatMul": operator.matmul,
@@ -840,7 +832,6 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "SwiGLU": lambda a, b, *, alpha=1.0: a * nt.sigmoid(a * alpha) * b,
     "Swish": lambda x, *, alpha=1.0: F.silu(x) if alpha == 1 else x * nt.sigmoid(x * alpha),
     "TensorScatter": _tensor_scatter,
-    "ThresholdedRelu": lambda x, *, alpha=1.0: nt.where(x > alpha, x, 0),
     "com.microsoft.BiasGelu": lambda x, bias: F.gelu(x + bias),
     "com.microsoft.FastGelu": lambda x, bias=None: F.gelu(x if bias is None else x + bias, "tanh"),
     "com.microsoft.FusedMatMul": _fused_matmul,

@@ -151,18 +151,23 @@ _GATES: Final = {
 }
 """For each kind of layer: its gates, usual activations, and the order of the gates in PyTorch."""
 
+ACTIVATIONS: Final[dict[str, Callable[..., Tensor]]] = {
+    "Elu": lambda x, *, alpha=1.0: F.elu(x, alpha),
+    "HardSigmoid": lambda x, *, alpha=0.2, beta=0.5: (x * alpha + beta).clamp(0, 1),
+    "LeakyRelu": lambda x, *, alpha=0.01: F.leaky_relu(x, alpha),
+    "Relu": nt.relu,
+    "Sigmoid": nt.sigmoid,
+    "Softplus": nt.softplus,
+    "Softsign": nt.softsign,
+    "Tanh": nt.tanh,
+    "ThresholdedRelu": lambda x, *, alpha=1.0: nt.where(x > alpha, x, 0),
+}
+"""Activations that are also operators."""
+
 _ACTIVATIONS: Final[dict[str, Callable[..., Tensor]]] = {
+    **ACTIVATIONS,
     "Affine": lambda x, alpha=1.0, beta=0.0: x * alpha + beta,
-    "Elu": lambda x, alpha=1.0: F.elu(x, alpha),
-    "HardSigmoid": lambda x, alpha=0.2, beta=0.5: (x * alpha + beta).clamp(0, 1),
-    "LeakyRelu": lambda x, alpha=0.01: F.leaky_relu(x, alpha),
-    "Relu": lambda x: F.relu(x),
     "ScaledTanh": lambda x, alpha=1.0, beta=1.0: alpha * nt.tanh(x * beta),
-    "Sigmoid": lambda x: nt.sigmoid(x),
-    "Softplus": lambda x: F.softplus(x),
-    "Softsign": lambda x: F.softsign(x),
-    "Tanh": lambda x: nt.tanh(x),
-    "ThresholdedRelu": lambda x, alpha=1.0: nt.where(x > alpha, x, 0),
 }
 
 
