@@ -118,7 +118,7 @@ class Translator(nn.Module):
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         states, last = self.encoder(self.tokens(source))
         decoded, _ = self.decoder(self.tokens(target), last)
-        weights = torch.softmax(decoded @ states.mT / 14**0.5, -1)
+        weights = torch.softmax(decoded @ states.transpose(1, 2) / 14**0.5, -1)
         return self.head(torch.cat([decoded, weights @ states], -1))
 
 

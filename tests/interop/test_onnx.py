@@ -100,6 +100,7 @@ CASES = {
     "MaxPool": ("MaxPool", [IMAGE], {"kernel_shape": [3, 2], "strides": [2, 2], "ceil_mode": 1, "pads": [1, 0, 1, 0]}),
     "AveragePool": ("AveragePool", [IMAGE], {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [0, 1, 1, 1]}),
     "LayerNormalization": ("LayerNormalization", [X, floats(6, 5), floats(6, 5)], {"axis": 2}),
+    "GlobalAveragePool": ("GlobalAveragePool", [IMAGE], {}),
     "InstanceNormalization": ("InstanceNormalization", [X, floats(3), floats(3)], {}),
     "ReduceLogSumExp": ("ReduceLogSumExp", [X, np.array([1, -1])], {"keepdims": 0}),
     "ReduceMax of all": ("ReduceMax", [X], {}),
@@ -135,6 +136,7 @@ CASES = {
     "Hardmax": ("Hardmax", [X], {}),
     "Softmax": ("Softmax", [X], {"axis": 1}),
     "HardSigmoid": ("HardSigmoid", [X], {"alpha": 0.3}),
+    "HardSwish": ("HardSwish", [X * 2], {}),
     "PRelu": ("PRelu", [X, floats(3, 1, 1)], {}),
     "LSTM": ("LSTM", [floats(4, 2, 3), floats(1, 20, 3), floats(1, 20, 5), floats(1, 40)], {"hidden_size": 5}),
     "GRU": ("GRU", [floats(4, 2, 3), floats(1, 15, 3), floats(1, 15, 5)], {"hidden_size": 5}),
@@ -288,20 +290,8 @@ def test_operators_of_onnx_runtime(operator, arrays, attributes, expected, tmp_p
     np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_weights_of_four_bits(tmp_path):
-    codes = RANDOM.integers(0, 16, (6, 64), np.uint8)  # rows of two blocks
-    scales, x = floats(6, 2, low=0.1, high=1), floats(3, 64)
-    packed = (codes[:, ::2] | codes[:, 1::2] << 4).reshape(6, 2, 16)
-    attributes = {"K": 64, "N": 6, "bits": 4, "block_size": 32}
-    node = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", **attributes)
-    own = {"initializers": {"w": packed, "s": scales}, "domains": ["com.microsoft"]}
-    weight = (codes.astype(np.float32) - 8) * np.repeat(scales, 32, 1)
-    result = computed(tmp_path / "m.onnx", node, {"x": x}, **own)[0]
-    np.testing.assert_allclose(result, x @ weight.T, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("bits", [2, 4, 8])
-def test_weights_of_few_bits_with_zero_points(bits, tmp_path):
+@pytest.mark.parametrize(("bits", "has_zeros"), [(4, False), (2, True), (4, True), (8, True)])
+def test_weights_of_few_bits(bits, has_zeros, tmp_path):
     columns, rows, size = 40, 5, 16  # The last of three blocks is padded.
 
     def packed(codes):
@@ -312,8 +302,11 @@ def test_weights_of_few_bits_with_zero_points(bits, tmp_path):
     codes, zeros = (RANDOM.integers(0, 1 << bits, (rows, n), np.uint8) for n in (3 * size, 3))
     scales, x = floats(rows, 3, low=0.1, high=1), floats(2, columns)
     weights = {"w": packed(codes).reshape(rows, 3, -1), "s": scales, "z": packed(zeros)}
+    if not has_zeros:
+        del weights["z"]
+        zeros = np.full((rows, 3), 1 << (bits - 1))
     attributes = {"K": columns, "N": rows, "bits": bits, "block_size": size}
-    node = helper.make_node("MatMulNBits", ["x", "w", "s", "z"], ["y"], domain="com.microsoft", **attributes)
+    node = helper.make_node("MatMulNBits", ["x", *weights], ["y"], domain="com.microsoft", **attributes)
     expected = (codes.astype(np.float32) - np.repeat(zeros, size, 1)) * np.repeat(scales, size, 1)
     (result,) = computed(tmp_path / "m.onnx", node, {"x": x}, initializers=weights, domains=["com.microsoft"])
     np.testing.assert_allclose(result, x @ expected[:, :columns].T, rtol=1e-4, atol=1e-3)
@@ -392,17 +385,11 @@ def test_external_weights_are_mapped(tmp_path):
     np.testing.assert_array_equal(inside, outside)
 
 
-def test_names_that_a_module_cannot_have(tmp_path):
-    names = ("forward", "a", "a.b", "x..y", "graph")
-    nodes = [helper.make_node("Sum", ["x", *names], ["y"])]
-    saved(tmp_path / "m.onnx", nodes, {"x": floats(3)}, initializers={name: np.ones(3, np.float32) for name in names})
-    model = nt.load_onnx(tmp_path / "m.onnx")
-    assert len(model.state_dict()) == 5
-    np.testing.assert_array_equal(model(nt.zeros(3)).numpy(), [5, 5, 5])
-
-
-def test_names_that_would_get_the_same_path(tmp_path):
-    arrays = {name: np.full(3, n, np.float32) for n, name in enumerate(("a", "a.b", "a_b", "forward", "forward_"), 1)}
+@pytest.mark.parametrize(
+    "names", [("forward", "a", "a.b", "x..y", "graph"), ("a", "a.b", "a_b", "forward", "forward_")]
+)
+def test_names_that_a_module_cannot_have_or_that_would_get_the_same_path(names, tmp_path):
+    arrays = {name: np.full(3, n, np.float32) for n, name in enumerate(names, 1)}
     saved(tmp_path / "m.onnx", [helper.make_node("Concat", [*arrays], ["y"], axis=0)], {}, initializers=arrays)
     model = nt.load_onnx(tmp_path / "m.onnx")
     assert len(model.state_dict()) == 5
@@ -606,87 +593,31 @@ def test_a_quantized_graph_of_operators(tmp_path):
 # --- PyTorch's exporters
 
 
-def pytorch_models():
-    torch = pytest.importorskip("torch")
-    nn = torch.nn
-
-    class Attention(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.patches, self.norm = nn.Conv2d(3, 16, 4, 4), nn.LayerNorm(16)
-            self.attention, self.head = nn.MultiheadAttention(16, 2, batch_first=True), nn.Linear(16, 5)
-
-        def forward(self, x):
-            x = self.norm(self.patches(x).flatten(2).transpose(1, 2))
-            return self.head((x + self.attention(x, x, x, need_weights=False)[0]).mean(1))
-
-    class Recurrent(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.lstm, self.gru = nn.LSTM(6, 8, 2, batch_first=True, bidirectional=True), nn.GRU(16, 5)
-
-        def forward(self, x):
-            return self.gru(self.lstm(x)[0])[0].log_softmax(-1)
-
-    class Images(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.down, self.up = nn.Conv2d(3, 8, 3, 2, 1), nn.ConvTranspose2d(8, 4, 2, 2)
-            self.norm = nn.GroupNorm(2, 8)
-
-        def forward(self, x):
-            y = self.up(nn.functional.silu(self.norm(self.down(x))))
-            return nn.functional.interpolate(y, scale_factor=2.0, mode="bilinear", align_corners=False)
-
-    class Words(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.words, self.places, self.out = nn.Embedding(50, 16), nn.Embedding(12, 16), nn.Linear(16, 50)
-            self.layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, activation="gelu")
-
-        def forward(self, ids):
-            x = self.words(ids) + self.places(torch.arange(ids.shape[1]))
-            return self.out(self.layer(x))
-
-    network = nn.Sequential(
-        *(nn.Conv2d(3, 8, 7, 2, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1), nn.Conv2d(8, 8, 3, groups=8)),
-        *(nn.Hardswish(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)),
-    )
-    torch.manual_seed(0)
-    image = torch.randn(2, 3, 16, 16)
-    return {
-        "network": (network, image),
-        "attention": (Attention(), image),
-        "recurrent": (Recurrent(), torch.randn(2, 7, 6)),
-        "images": (Images(), image),
-        "words": (Words(), torch.randint(0, 50, (2, 12))),
-    }
-
-
 @pytest.mark.parametrize(
     ("name", "dynamo"),
-    [*((name, False) for name in ("network", "attention", "recurrent", "images", "words")), ("attention", True)],
+    [*((name, False) for name in ("depthwise", "encoder", "recurrent", "translator", "unet")), ("vision", True)],
 )
 def test_models_exported_from_pytorch(name, dynamo, tmp_path):
     torch = pytest.importorskip("torch")
     if dynamo:
         pytest.importorskip("onnxscript")
-    module, x = pytorch_models()[name]
+    from torch_models import example
+
+    module, arguments = example(name)
     module.eval()
     fast = torch.backends.mha.get_fastpath_enabled()
     path = tmp_path / "model.onnx"
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         torch.backends.mha.set_fastpath_enabled(False)
-        torch.onnx.export(module, (x,), path, dynamo=dynamo, **({} if dynamo else {"opset_version": 17}))
-        expected = module(x).numpy()
+        torch.onnx.export(module, arguments, path, dynamo=dynamo, **({} if dynamo else {"opset_version": 17}))
+        expected = module(*arguments).numpy()
     torch.backends.mha.set_fastpath_enabled(fast)
-    model = nt.load_onnx(path)
+    model, own = nt.load_onnx(path), [nt.from_numpy(each.numpy()) for each in arguments]
     for function in (model, nt.jit(model)):
-        result = function(nt.from_numpy(x.numpy())).numpy()
-        assert np.abs(result - expected).max() <= 1e-5 * np.abs(expected).max()
+        assert np.abs(function(*own).numpy() - expected).max() <= 1e-5 * np.abs(expected).max()
     if dynamo:
-        assert any(str(row.line).startswith("test_onnx.py:") for row in nt.explain(model(nt.from_numpy(x.numpy()))))
+        assert any(str(row.line).startswith("torch_models.py:") for row in nt.explain(model(*own)))
 
 
 # --- files that cannot be read

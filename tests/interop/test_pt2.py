@@ -16,7 +16,8 @@ from npu_tensor.interop.imported_graph import ImportedModule
 from npu_tensor.jit.trees import flatten
 
 torch = pytest.importorskip("torch", reason="PyTorch, which writes the files, cannot be imported")
-F = torch.nn.functional
+
+from torch_models import example  # noqa: E402
 
 pytestmark = [
     pytest.mark.once,
@@ -60,32 +61,6 @@ class Writes(torch.nn.Module):  # type: ignore[misc, name-defined]
         y = x.clone()
         y[:, 1] *= 2
         return self.cache.sum(0) + y.clamp_(max=1) + self.count[0] + own
-
-
-class Images(torch.nn.Module):  # type: ignore[misc, name-defined]
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = torch.nn.Conv2d(3, 8, 3, padding=1)
-        self.norm = torch.nn.BatchNorm2d(8)
-        self.depthwise = torch.nn.Conv2d(8, 8, 3, stride=2, groups=8)
-        self.back = torch.nn.ConvTranspose2d(8, 4, 2, stride=2)
-
-    def forward(self, x: Any) -> Any:
-        y = F.max_pool2d(F.relu(self.norm(self.first(x)), inplace=True), 2)
-        y = self.back(F.gelu(self.depthwise(y)))
-        return F.interpolate(y, scale_factor=2, mode="bilinear"), F.adaptive_avg_pool2d(y, 1).flatten(1)
-
-
-class Words(torch.nn.Module):  # type: ignore[misc, name-defined]
-    def __init__(self) -> None:
-        super().__init__()
-        self.table = torch.nn.Embedding(11, 16)
-        self.layer = torch.nn.LSTM(16, 8, batch_first=True, bidirectional=True)
-        self.encoder = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
-
-    def forward(self, index: Any) -> Any:
-        y, (hidden, _) = self.layer(self.table(index))
-        return self.encoder(y), hidden
 
 
 def exported(module: Any, *args: Any, **options: Any) -> tuple[Any, io.BytesIO]:
@@ -167,12 +142,13 @@ def test_extents_that_vary() -> None:
 
 
 def test_another_process_reads_files_without_torch(tmp_path: Path) -> None:
-    cases = {"images": (Images().eval(), torch.randn(2, 3, 16, 16)), "words": (Words().eval(), torch.ones(2, 5).long())}
-    for name, (module, x) in cases.items():
-        program, file = exported(module, x)
+    cases = ("autoencoder", "convolutional", "depthwise", "encoder", "recurrent", "unet")
+    for name in cases:
+        module, (x,) = example(name)
+        program, file = exported(module.eval(), x)
         (tmp_path / f"{name}.pt2").write_bytes(file.getvalue())
-        results = {f"result_{n}": each.detach().numpy() for n, each in enumerate(program.module()(x))}
-        np.savez(tmp_path / f"{name}.npz", x=x.numpy(), **results)
+        result = torch.utils._pytree.tree_leaves(program.module()(x))[0]
+        np.savez(tmp_path / f"{name}.npz", x=x.numpy(), result=result.detach().numpy())
     program_text = """
 import sys
 sys.modules["torch"] = None
@@ -180,13 +156,13 @@ import numpy as np, npu_tensor as nt
 for path in sys.argv[1:]:
     model, data = nt.load_pt2(path + ".pt2"), np.load(path + ".npz")
     assert path + ".pt2" in open("/proc/self/maps").read()
-    for number, result in enumerate(model(nt.from_numpy(data["x"]))):
-        np.testing.assert_allclose(result.numpy(), data[f"result_{number}"], rtol=2e-5, atol=2e-6)
-    compiled = nt.jit(model)
-    compiled(nt.from_numpy(data["x"]))
+    compiled, x = nt.jit(model), nt.from_numpy(data["x"])
+    compiled(x)
     nt.save(compiled, path + ".npt")
-    again = nt.load(path + ".npt")(nt.from_numpy(data["x"]))
-    np.testing.assert_allclose(again[0].numpy(), data["result_0"], rtol=2e-5, atol=2e-6)
+    for function in (model, nt.load(path + ".npt")):
+        result = function(x)
+        result = result[0] if isinstance(result, tuple) else result
+        np.testing.assert_allclose(result.numpy(), data["result"], rtol=2e-5, atol=2e-6)
     print("is equal")
 """
     done = python("-c", program_text, *(tmp_path / name for name in cases))
@@ -194,9 +170,9 @@ for path in sys.argv[1:]:
 
 
 def test_lines_of_the_model() -> None:
-    _, file = exported(Images().eval(), torch.randn(2, 3, 16, 16))
-    explained = nt.jit(nt.load_pt2(file)).explain(nt.ones(2, 3, 16, 16))
-    assert {row.line.partition(":")[0] for row in explained} == {Path(__file__).name}
+    module, (x,) = example("unet")
+    explained = nt.jit(nt.load_pt2(exported(module, x)[1])).explain(nt.from_dlpack(x))
+    assert {row.line.partition(":")[0] for row in explained} == {"torch_models.py"}
 
 
 def changed(file: io.BytesIO, change: Any) -> io.BytesIO:
