@@ -117,7 +117,7 @@ def _compiled(
     left = {_left_text(node, reason): None for node, reason in reasons.items()}
     boxed: Callable[..., Any]
     if not reasons:
-        boxed = make_boxed_func(CompiledGraph(graph, static, options, tuple(left)))
+        boxed = make_boxed_func(CompiledGraph(graph, static, options, tuple(left)).forward)
         return boxed
     drawing = [node.name for node in graph.graph.nodes if _is_random(node)]
     unchanged = fx.GraphModule(graph, copy.deepcopy(graph.graph)) if len(drawing) > 1 else graph
@@ -134,7 +134,7 @@ def _compiled(
         part = whole.get_submodule(node.target)
         inner = part.graph.find_nodes(op="placeholder")
         constant = {own for own, argument in zip(inner, node.args, strict=True) if argument in static}
-        whole.add_submodule(node.target, _Part(CompiledGraph(part, constant, options, tuple(left))))
+        whole.add_submodule(node.target, CompiledGraph(part, constant, options, tuple(left)))
     whole.recompile()
     boxed = make_boxed_func(whole)
     return boxed
@@ -201,17 +201,6 @@ def _view_memory_in_order(graph: fx.Graph) -> None:
             node.replace_input_with(node.args[0], permuted)
 
 
-class _Part(torch.nn.Module):  # type: ignore[misc]
-    """A compiled part of a graph, as a module that the rest of the graph calls."""
-
-    def __init__(self, compiled: CompiledGraph) -> None:
-        super().__init__()
-        self.compiled = compiled
-
-    def forward(self, *args: Any) -> Any:
-        return self.compiled(*args)
-
-
 class _Argument(NamedTuple):
     """Number of an argument that is a result."""
 
@@ -245,8 +234,10 @@ class _StaticArgument:
             rename(self.weight, Data(spec_of(tensor), buffer_of(tensor)))
 
 
-class CompiledGraph:
+class CompiledGraph(torch.nn.Module):  # type: ignore[misc]
     """A graph of ATen operators, all of them in the table, that is captured at its first call.
+
+    A module, so that the rest of a graph can call it if it is a part.
 
     Args:
         graph: The graph.
@@ -258,6 +249,7 @@ class CompiledGraph:
     def __init__(
         self, graph: fx.GraphModule, static: Collection[fx.Node], options: BackendOptions, left: tuple[str, ...]
     ) -> None:
+        super().__init__()
         placeholders = graph.graph.find_nodes(op="placeholder")
         numbers = {node: number for number, node in enumerate(placeholders)}
 
@@ -300,7 +292,7 @@ class CompiledGraph:
         self._options = options
         self.left = left
 
-    def __call__(self, *args: Any) -> Any:
+    def forward(self, *args: Any) -> Any:
         """Compute the graph. The memory of the results belongs to the caller."""
         operands = [args[number] for number in self._dynamic]
         operands = [from_pytorch(each) if isinstance(each, torch.Tensor) else each for each in operands]
