@@ -152,6 +152,11 @@ def reworded(error: E, text: str) -> E:
     return result
 
 
+def message_of(error: BaseException) -> str:
+    """Return the message of an error of this package; that of another error with its type in front."""
+    return str(error) if isinstance(error, NpuTensorError) else f"{type(error).__name__}: {error}"
+
+
 def no_such_name(place: str, name: str, names: Iterable[str], hint: str = "") -> AttributeError:
     """Make the error for a missing name of a module, with a hint or the most similar name."""
     import difflib

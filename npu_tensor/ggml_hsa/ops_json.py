@@ -17,7 +17,7 @@ from inspect import Parameter
 from typing import TYPE_CHECKING, Any, Final
 
 from npu_tensor.dtypes import DType, as_dtype
-from npu_tensor.errors import ArgumentError, NpuTensorError
+from npu_tensor.errors import ArgumentError, message_of
 from npu_tensor.ggml_hsa import function_files as kernel_source
 from npu_tensor.ggml_hsa.single_task import capture_task, placeholder, single_task
 from npu_tensor.graph.nodes import Node
@@ -134,7 +134,7 @@ def replay(
             # Nodes, not tensors: the kernel would store every result with a tensor.
             results.append(_replayed(recorded, sources, results)._node)
         except Exception as error:
-            raise ArgumentError(f"ops/{number}: {_text(error)}") from None
+            raise ArgumentError(f"ops/{number}: {message_of(error)}") from None
     computed = results[-1].spec
     if 0 in computed.shape or _described(computed) != output:
         raise ArgumentError(f"the last op computes {computed}, not {output}")
@@ -177,10 +177,6 @@ def _decoded(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(map(_decoded, value))
     return value
-
-
-def _text(error: Exception) -> str:
-    return str(error) if isinstance(error, NpuTensorError) else f"{type(error).__name__}: {error}"
 
 
 def _described(spec: Spec) -> TensorDesc:

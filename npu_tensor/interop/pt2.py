@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from npu_tensor.dtypes import DType, as_dtype
-from npu_tensor.errors import ArgumentError, NpuTensorError
+from npu_tensor.errors import ArgumentError, message_of
 from npu_tensor.functions.serialization import File, name_of, opened_to_read
 from npu_tensor.interop.archives import MappedArchive, strided_tensor
 from npu_tensor.interop.aten import ATEN, IGNORED
@@ -87,8 +87,7 @@ def load_pt2(f: File) -> ImportedModule:
         try:
             return _Reader(MappedArchive(file)).module()
         except Exception as error:  # Wrong contents raise errors of many types.
-            reason = str(error) if isinstance(error, NpuTensorError) else f"{type(error).__name__}: {error}"
-            raise ArgumentError(f"load_pt2: {name_of(f) or f!r} cannot be read: {reason}") from error
+            raise ArgumentError(f"load_pt2: {name_of(f) or f!r} cannot be read: {message_of(error)}") from error
 
 
 class _Reader:

@@ -52,7 +52,7 @@ from zipfile import ZipFile
 import numpy as np
 
 from npu_tensor._util.version import VERSION
-from npu_tensor.errors import ArgumentError, NpuTensorError
+from npu_tensor.errors import ArgumentError, message_of
 from npu_tensor.functions.creation import draw
 from npu_tensor.functions.pytorch_arguments import no_grad
 from npu_tensor.functions.serialization import (
@@ -181,9 +181,8 @@ def load(f: File) -> Any:
                 try:
                     return read(archive)
                 except Exception as error:  # errors of parsers and of rules with invalid attributes have no common type
-                    reason = str(error) if isinstance(error, NpuTensorError) else f"{type(error).__name__}: {error}"
                     notes = "; ".join(("", *getattr(error, "__notes__", ())))
-                    message = f"{name_of(f) or f!r} cannot be loaded: {reason}{notes}"
+                    message = f"{name_of(f) or f!r} cannot be loaded: {message_of(error)}{notes}"
                     raise ArgumentError(message) from error
         file.seek(start)
         return load_tensors(f, file)

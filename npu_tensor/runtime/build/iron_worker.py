@@ -33,7 +33,7 @@ import numpy as np
 from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.dataflow.design import Design, HostBuffer, ObjectType
-from npu_tensor.errors import BuildError, NpuTensorError
+from npu_tensor.errors import BuildError, message_of
 from npu_tensor.runtime.build import headers, iron_launch, mlir_aie, stack
 from npu_tensor.runtime.build.instructions import instructions
 from npu_tensor.runtime.build.iron_program import program
@@ -176,8 +176,7 @@ def main(directory: Path, format: Format, toolchain: str, force: bool) -> int:
         build(directory, format, toolchain, force)
     except Exception as error:
         traceback.print_exc()
-        reason = str(error) if isinstance(error, NpuTensorError) else f"{type(error).__name__}: {error}"
-        (directory / REASON).write_text(reason, "utf-8")
+        (directory / REASON).write_text(message_of(error), "utf-8")
         return 1
     return 0
 

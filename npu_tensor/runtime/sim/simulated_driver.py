@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, cast
 from npu_tensor import events
 from npu_tensor.dataflow.array_program import HostSlice
 from npu_tensor.dataflow.cost import Counters
-from npu_tensor.errors import NpuTensorError
+from npu_tensor.errors import message_of
 from npu_tensor.runtime.npu.driver import DriverError, NpuProgram, RunRequest
 from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 from npu_tensor.runtime.sim.simulated_array import LoadedDesign, SimulatedArray
@@ -109,8 +109,7 @@ class SimulatedSubmission:
         assert self._end is not None
         error = self._end.exception()
         if error is not None:
-            text = str(error) if isinstance(error, NpuTensorError) else f"{type(error).__name__}: {error}"
-            raise DriverError(text) from error
+            raise DriverError(message_of(error)) from error
 
     def observed(self, number: int) -> Sequence[events.Part]:
         """Return the duration and counters of each kernel. The very last one ran until its end was observed."""
