@@ -23,7 +23,9 @@ from npu_tensor.tensor import Tensor, from_array
 def _kernel_and_steps(kernel_size: Sizes, stride: Sizes | None, places: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the extents of the windows and the steps between them, which default to the extents."""
     kernel = each_place("kernel_size", kernel_size, places)
-    return kernel, kernel if stride is None or stride in ((), []) else each_place("stride", stride, places)
+    if stride is None or (isinstance(stride, Sequence) and not stride):
+        return kernel, kernel
+    return kernel, each_place("stride", stride, places)
 
 
 def _count(ceil_mode: bool, extent: int, span: int, stride: int, padding: tuple[int, int]) -> int:

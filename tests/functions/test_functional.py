@@ -392,6 +392,7 @@ CASES: list[Case] = [
     *calls("max_pool2d", (integers(100, 1, 2, 6, 6) - 50, 3, {"padding": 1}), (NAN.reshape(1, 3, 3), 2, {"stride": 1})),
     ("avg_pool2d", (normal(2, 3, 7, 7), 3), {"stride": 2, "padding": 1, "count_include_pad": False}),
     ("avg_pool2d", (normal(2, 3, 7, 7), 3), {"stride": 2, "divisor_override": 5}),
+    *(("avg_pool2d", (normal(2, 3, 7, 7), 3), {"stride": stride}) for stride in ([], np.int64(2))),
     ("max_pool1d", (normal(2, 3, 10), 3), {"stride": 2, "padding": 1}),
     ("avg_pool1d", (normal(2, 3, 10), 3), {"stride": 2, "padding": 1, "ceil_mode": True}),
     ("avg_pool1d", (normal(3, 10), 4), {"padding": 2, "count_include_pad": False}),
