@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from npu_tensor.observe.drawing.coordinates import layered
-from npu_tensor.observe.drawing.picture import COLOURS, TEXT, Box, Frame, Kind, Picture, legible, reduced
+from npu_tensor.observe.drawing.page import escaped
+from npu_tensor.observe.drawing.picture import COLOURS, TEXT, Box, Frame, Kind, Picture, reduced
 
 MOST_BOXES = 600
 """Maximum number of boxes in a picture that is not reduced."""
@@ -138,7 +138,7 @@ def _places(block: _Block, picture: Picture, left: float, top: float, bottom: fl
 
 
 def _text(x: float, y: float, line: str, more: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{TEXT}"{more}>{html.escape(legible(line))}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{TEXT}"{more}>{escaped(line)}</text>'
 
 
 def _rectangle(x: float, y: float, width: float, height: float, kind: Kind, more: str = "") -> str:
@@ -150,7 +150,7 @@ def _rectangle(x: float, y: float, width: float, height: float, kind: Kind, more
 
 
 def _tip(text: str) -> str:
-    return f"<title>{html.escape(legible(text))}</title>" if text else ""
+    return f"<title>{escaped(text)}</title>" if text else ""
 
 
 def _header(entries: Sequence[tuple[Kind, str]], body: list[str]) -> float:
