@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import product
 from typing import Any, Final, NamedTuple
@@ -11,7 +11,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 import npu_tensor as nt
+from npu_tensor.examples.transformer_block import DIM, TOKENS
 
+from .models import MLP_SIZES, block_values, mlp, mlp_values, product_flops, transformer_block
 from .peers.library import Library
 from .peers.npu_tensor import NpuTensor
 from .peers.numpy import Reference
@@ -40,6 +42,7 @@ class Workload(NamedTuple):
         result: Function from the operand shapes to the result shape.
         dtype: Dtype of the result; empty for that of the operands.
         weights: Number of trailing operands that are the same in every run, such as the weights of a layer.
+        captured: True if these are parameters of a model, which nt.jit captures.
     """
 
     name: str
@@ -49,16 +52,21 @@ class Workload(NamedTuple):
     result: Callable[..., Shape]
     dtype: str = ""
     weights: int = 0
+    captured: bool = False
 
 
 class Group(NamedTuple):
-    """Workloads of a suite with the same shapes. --quick measures the first `quick` shapes."""
+    """Workloads of a suite with the same shapes. --quick measures the first `quick` shapes.
+
+    `values` creates the operands of a model; `shapes` then has that of its input only. Other operands are random.
+    """
 
     suite: str
     workloads: tuple[Workload, ...]
     dtypes: tuple[str, ...]
     shapes: tuple[tuple[Shape, ...], ...]
     quick: int
+    values: Callable[[], Sequence[np.ndarray]] | None = None
 
 
 def _elementwise(name: str, operands: int, compute: Callable[..., Any], flops: int = 1, dtype: str = "") -> Workload:
@@ -123,6 +131,21 @@ MATMUL_INT8: Final = LINEAR._replace(
 )
 
 
+MLP: Final = Workload(
+    "mlp", 7, mlp, product_flops, lambda x, *parameters: (x[0], *parameters[-1]), weights=6, captured=True
+)
+TRANSFORMER_BLOCK: Final = Workload(
+    "transformer_block",
+    13,
+    transformer_block,
+    # The tables multiply no rows. Attention multiplies each token with all tokens twice.
+    lambda x, *parameters: product_flops(x, *parameters[:-3]) + 4 * x[0] * math.prod(x),
+    lambda x, *parameters: x,
+    weights=12,
+    captured=True,
+)
+
+
 def _chain(library: Library, x: Any, a: Any, b: Any) -> Any:
     """Compute a chain of elementwise ops, which fuses into one kernel."""
     for _ in range(192):
@@ -180,6 +203,11 @@ GROUPS: Final = (
     Group("matmul", (LINEAR,), FLOATS, square(64, 128, 256, 512, 1024, 384, 768, 1536, 2048, 4096), 5),
     Group("dispatch", DISPATCH, ("float32",), (((SIDE, SIDE),) * 3,), 1),
     Group("dispatch", DISPATCH_VECTORS, ("float32",), _flat(4, K), 1),
+    *(
+        Group("mlp", (MLP._replace(name=f"mlp_{n}"),), FLOATS, (((n, MLP_SIZES[0]),),), 1, partial(mlp_values, n))
+        for n in (1, 64)
+    ),
+    Group("transformer", (TRANSFORMER_BLOCK,), FLOATS, (((TOKENS, DIM),),), 1, block_values),
 )
 
 
@@ -225,7 +253,8 @@ class Case(NamedTuple):
 
     def contender(self, library: Library) -> Callable[[], Call]:
         """Return a factory of the timed call. The operands are created in advance."""
-        return partial(library.call, self.workload.compute, self.operands(library))
+        constants = self.workload.weights if self.workload.captured else 0
+        return partial(library.call, self.workload.compute, self.operands(library), constants)
 
     def recorded(self) -> tuple[nt.Tensor, ...]:
         """Return the pending result and the operands that are new in every run."""
@@ -273,7 +302,8 @@ def cases(
             if sizes and size_name(shapes[0]) not in sizes:
                 continue
             spread = SPREAD.get(group.suite, 1.0)
-            values = tuple(_values(shape, dtype, seed, spread) for seed, shape in enumerate(shapes))
+            drawn = (_values(shape, dtype, seed, spread) for seed, shape in enumerate(shapes))
+            values = tuple(group.values() if group.values else drawn)
             for workload in workloads:
                 yield Case(group.suite, workload, dtype, values[: workload.operands])
 

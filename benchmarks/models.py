@@ -1,111 +1,68 @@
-"""Models of the suite, for npu_tensor and for PyTorch with the same parameters.
-
-Example:
-    model = MODELS["transformer_block"]
-    x = npu_tensor.from_numpy(model.input).to("bfloat16").realize()
-    call, twin = model.npu_tensor("bfloat16"), model.torch("bfloat16")
-    call(x).realize()
-"""
+"""Models of the suite as functions of a `Library`, an input and parameters, with reproducible values of both."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
-import npu_tensor as nt
-from npu_tensor.examples.transformer_block import DIM, HEADS, HIDDEN, TOKENS, Block, random_tokens, random_weights
+from npu_tensor.examples.transformer_block import DIM, EPSILON, HEADS, TOKENS, random_tokens, random_weights
 
-if TYPE_CHECKING:
-    import torch
+from .peers.library import Library
 
-MLP_SIZES = (784, 512, 512, 10)
-
-
-class Model(NamedTuple):
-    """A model of the suite.
-
-    Attributes:
-        what: Description.
-        input: float32 input, which the caller converts to the dtype.
-        operations: Multiplications and additions of the matrix products.
-        npu_tensor: Function from a dtype to the npu_tensor model, a callable on one tensor of that dtype.
-        torch: The same for PyTorch. Raises ImportError without PyTorch.
-    """
-
-    what: str
-    input: np.ndarray
-    operations: int
-    npu_tensor: Callable[[str], Callable[[nt.Tensor], nt.Tensor]]
-    torch: Callable[[str], Callable[[torch.Tensor], torch.Tensor]]
+MLP_SIZES: Final = (784, 512, 512, 10)
+FEATURES: Final = DIM // HEADS
+ROPE_BASE: Final = 10000.0
 
 
-def mlp_weights() -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return float32 (weight, bias) of every layer. Rows of a weight are outputs."""
+def mlp(library: Library, x: Any, *parameters: Any) -> Any:
+    """Map images of 784 pixels to scores of 10 classes, with two hidden ReLU layers."""
+    *hidden, weight, bias = parameters
+    for hidden_weight, hidden_bias in zip(hidden[::2], hidden[1::2], strict=True):
+        x = library.relu(library.linear(x, hidden_weight, hidden_bias))
+    return library.linear(x, weight, bias)
+
+
+def mlp_values(images: int) -> list[np.ndarray]:
+    """Return images, and weight and bias of every layer. Rows of a weight are outputs."""
     random = np.random.default_rng(0)
-    return [
-        (
+    parameters = [
+        parameter
+        for inputs, outputs in pairwise(MLP_SIZES)
+        for parameter in (
             random.standard_normal((outputs, inputs), np.float32) / np.float32(np.sqrt(inputs)),
             np.ones(outputs, np.float32),
         )
-        for inputs, outputs in pairwise(MLP_SIZES)
     ]
+    return [np.random.default_rng(0).random((images, MLP_SIZES[0]), np.float32), *parameters]
 
 
-class Mlp:
-    """Multilayer perceptron from images of 784 pixels to scores of 10 classes, with two hidden ReLU layers."""
-
-    def __init__(self, dtype: str) -> None:
-        self.layers = [
-            (nt.from_numpy(weight).to(dtype).realize(), nt.from_numpy(bias).to(dtype).realize())
-            for weight, bias in mlp_weights()
-        ]
-
-    @nt.jit
-    def __call__(self, x: nt.Tensor) -> nt.Tensor:
-        """Map (images, 784) to (images, 10)."""
-        *hidden, last = self.layers
-        for weight, bias in hidden:
-            x = nt.linear(x, weight, bias).relu()
-        return nt.linear(x, *last)
+def transformer_block(library: Library, x: Any, *parameters: Any) -> Any:
+    """Compute the block of examples/transformer_block.py, in the ops that a user of the library would choose."""
+    norm, query, key, value, output, feed_norm, gate, up, down, cosines, sines, mask = parameters
+    normal = library.scaled_rms_norm(x, norm, EPSILON)
+    projected = [library.linear(normal, weights) for weights in (query, key, value)]
+    queries, keys, values = (each.reshape(TOKENS, HEADS, FEATURES) for each in projected)
+    queries, keys = library.rotated(queries, keys, cosines=cosines, sines=sines)
+    queries, keys, values = (library.swapped(each, 0, 1) for each in (queries, keys, values))
+    mixed = library.attention(queries, keys, values, mask)
+    x = x + library.linear(library.swapped(mixed, 0, 1).reshape(TOKENS, DIM), output)
+    normal = library.scaled_rms_norm(x, feed_norm, EPSILON)
+    gated = library.silu(library.linear(normal, gate)) * library.linear(normal, up)
+    return x + library.linear(gated, down)
 
 
-def _torch_block(dtype: str) -> Callable[[torch.Tensor], torch.Tensor]:
-    from .torch_models import TorchBlock
-
-    return TorchBlock(random_weights(), TOKENS, dtype)
-
-
-def _torch_mlp(dtype: str) -> Callable[[torch.Tensor], torch.Tensor]:
-    from .torch_models import TorchMlp
-
-    return TorchMlp(mlp_weights(), dtype)
+def block_values() -> list[np.ndarray]:
+    """Return tokens, the weights in order of creation, and tables: cosines, sines and the mask of the scores."""
+    rates = ROPE_BASE ** (-np.arange(0, FEATURES, 2) / FEATURES)
+    angles = np.tile(np.outer(np.arange(TOKENS), rates), (1, 2))[:, None]
+    later = np.triu(np.full((TOKENS, TOKENS), -1e9), 1)
+    tables = (table.astype(np.float32) for table in (np.cos(angles), np.sin(angles), later))
+    return [random_tokens(), *random_weights().values(), *tables]
 
 
-def _images(count: int) -> np.ndarray:
-    return np.random.default_rng(0).random((count, MLP_SIZES[0]), np.float32)
-
-
-def _mlp(images: int) -> Model:
-    return Model(
-        f"multilayer perceptron {'-'.join(map(str, MLP_SIZES))}, images: {images}",
-        _images(images),
-        2 * images * sum(inputs * outputs for inputs, outputs in pairwise(MLP_SIZES)),
-        Mlp,
-        _torch_mlp,
-    )
-
-
-MODELS = {
-    "transformer_block": Model(
-        f"transformer block of {DIM} features, {HEADS} heads, {TOKENS} tokens, SwiGLU {HIDDEN}",
-        random_tokens(),
-        2 * TOKENS * (4 * DIM * DIM + 2 * TOKENS * DIM + 3 * DIM * HIDDEN),
-        Block,
-        _torch_block,
-    ),
-    "mlp_1": _mlp(1),
-    "mlp_64": _mlp(64),
-}
+def product_flops(x: tuple[int, ...], *parameters: tuple[int, ...]) -> int:
+    """Return the flops of the products of rows with the weights."""
+    return 2 * x[0] * sum(math.prod(shape) for shape in parameters if len(shape) == 2)

@@ -12,7 +12,6 @@ import numpy as np
 from npu_tensor import events
 
 from .cases import TOLERANCE, Case, disagreement
-from .model_cases import ModelCase
 from .peers import first_line
 from .peers.library import Lacking, Library
 from .peers.npu_tensor import NAME, Jitted, NpuTensor
@@ -21,7 +20,7 @@ from .timing import Call, CallFailed, Effort, after_pauses, interleaved, percent
 
 
 class Amount(NamedTuple):
-    """Amount of measurements per contest.
+    """Amount of measurements per case.
 
     Attributes:
         effort: Effort of warm calls.
@@ -43,12 +42,9 @@ FULL_AMOUNT: Final = Amount(Effort(rounds=30, block_seconds=20e-6, blocks=4), 3.
 QUICK_AMOUNT: Final = Amount(Effort(rounds=10, block_seconds=20e-6, blocks=3), 0.05, pause=0.0, npu_pause=0.0, pauses=0)
 
 LONGEST_SIMULATION: Final = 1 << 28
-"""Upper bound on the flops of a simulated contest. The simulator runs all cores on one thread of this machine."""
+"""Upper bound on the flops of a simulated case. The simulator runs all cores on one thread of this machine."""
 
 Found = Row | LeftOut
-
-Contest = Case | ModelCase
-"""Workload on which contenders are compared."""
 
 
 class Failed(Lacking):
@@ -63,26 +59,26 @@ class _Entrant(NamedTuple):
     note: str
 
 
-def measured(contest: Contest, libraries: Sequence[Library], amount: Amount) -> Iterator[Found]:
+def measured(case: Case, libraries: Sequence[Library], amount: Amount) -> Iterator[Found]:
     """Yield a row for every participating library, and the reasons for omissions."""
-    expected = contest.expected()
+    expected = case.expected()
     entrants: dict[str, _Entrant] = {}
     for library in libraries:
         try:
-            entrants[_key(library)] = _entrant(contest, library, expected, amount.slowest)
+            entrants[_key(library)] = _entrant(case, library, expected, amount.slowest)
         except Lacking as reason:
-            yield left_out(contest, reason, library.device, library.name)
+            yield left_out(case, reason, library.device, library.name)
     while True:
         try:
             warm, pauses, idle = _timed(entrants, amount)
             break
         except CallFailed as failed:  # The others are timed again without the one that raised.
             library = entrants.pop(failed.name).library
-            yield left_out(contest, _reason(library, failed.__cause__), library.device, library.name)
+            yield left_out(case, _reason(library, failed.__cause__), library.device, library.name)
     for key, entrant in entrants.items():
         p50, p95, p99 = percentiles(warm[key])
         found_compiled = isinstance(entrant.library, Jitted) and f"{NAME} on {entrant.library.device}" in entrants
-        yield row(contest, entrant.library.device, entrant.library.name, "measured", p50)._replace(
+        yield row(case, entrant.library.device, entrant.library.name, "measured", p50)._replace(
             p95=p95,
             p99=p99,
             cold=entrant.cold,
@@ -114,19 +110,19 @@ def _key(library: Library) -> str:
     return f"{library.name} on {library.device}"
 
 
-def _entrant(contest: Contest, library: Library, expected: np.ndarray, slowest: float) -> _Entrant:
+def _entrant(case: Case, library: Library, expected: np.ndarray, slowest: float) -> _Entrant:
     """Prepare an entrant. Raises Lacking, or Failed for a defect of npu_tensor."""
-    if contest.dtype not in library.dtypes:
-        raise Lacking(f"does not compute in {contest.dtype} here")
+    if case.dtype not in library.dtypes:
+        raise Lacking(f"does not compute in {case.dtype} here")
     try:
-        make = contest.contender(library)
+        make = case.contender(library)
         with library.around():
             start = time.perf_counter()
             call = make()
             result = call()
             cold = time.perf_counter() - start
             difference = disagreement(library.values(result), expected)
-            _agree(library, difference, TOLERANCE[contest.dtype])
+            _agree(library, difference, TOLERANCE[case.dtype])
             note = "" if library.device == "cpu" else _on_device(call)
             # npu_tensor always has a row. Leaving it out would hide a regression.
             if not isinstance(library, NpuTensor) and (seconds := _least(call, slowest)) > slowest:
@@ -183,11 +179,11 @@ TRIES: Final = 3
 """Number of attempts. Another process may delay a call by a tenth of a second."""
 
 
-def simulated(contest: Contest, uri: str) -> Found:
+def simulated(case: Case, uri: str) -> Found:
     """Return the cost model's prediction from the counters of the simulator. The simulation time is not included."""
     library = Jitted(uri)
-    if contest.flops > LONGEST_SIMULATION:
-        return left_out(contest, Lacking("takes long to simulate"), uri, library.name)
+    if case.flops > LONGEST_SIMULATION:
+        return left_out(case, Lacking("takes long to simulate"), uri, library.name)
     seconds: list[float] = []
 
     def note(event: events.Event) -> None:
@@ -195,19 +191,19 @@ def simulated(contest: Contest, uri: str) -> Found:
             seconds.append(event.simulated.seconds)
 
     try:
-        make = contest.contender(library)
+        make = case.contender(library)
         with library.around(), events.listen(note):
             result = make()()
             values = library.values(result)
         if not seconds:
             raise Lacking("no kernel of this device takes it")
-        difference = disagreement(values, contest.expected())
+        difference = disagreement(values, case.expected())
         _agree(library, difference, SIMULATED_TOLERANCE)
     except Lacking as reason:
-        return left_out(contest, reason, uri, library.name)
+        return left_out(case, reason, uri, library.name)
     except Exception as error:
-        return left_out(contest, _reason(library, error), uri, library.name)
-    result = row(contest, uri, library.name, "simulated", sum(seconds))
+        return left_out(case, _reason(library, error), uri, library.name)
+    result = row(case, uri, library.name, "simulated", sum(seconds))
     return result._replace(disagreement=difference, note=KERNELS_ONLY)
 
 
@@ -217,31 +213,31 @@ SIMULATED_TOLERANCE: Final = 3e-2
 """Tolerance of simulated results. The NPU rounds to bfloat16 between kernels, and its functions are approximations."""
 
 
-def row(contest: Contest, device: str, contender: str, kind: Kind, p50: float) -> Row:
-    """Create a row of a contest with a median only."""
+def row(case: Case, device: str, contender: str, kind: Kind, p50: float) -> Row:
+    """Create a row of a case with a median only."""
     return Row(
-        contest.suite,
-        contest.title,
-        contest.dtype,
-        contest.shapes,
-        contest.size,
+        case.suite,
+        case.title,
+        case.dtype,
+        case.shapes,
+        case.size,
         device,
         contender,
         kind,
         p50,
-        flops=contest.flops,
-        bytes=contest.nbytes,
+        flops=case.flops,
+        bytes=case.nbytes,
     )
 
 
-def left_out(contest: Contest, reason: Lacking, device: str, contender: str) -> LeftOut:
-    """Create the entry for a missing row of a contest."""
+def left_out(case: Case, reason: Lacking, device: str, contender: str) -> LeftOut:
+    """Create the entry for a missing row of a case."""
     return LeftOut(
         str(reason),
-        contest.suite,
-        contest.title,
-        contest.dtype,
-        contest.size,
+        case.suite,
+        case.title,
+        case.dtype,
+        case.size,
         device,
         contender,
         isinstance(reason, Failed),

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import npu_tensor as nt
 
 from . import cache, published
-from .cases import GROUPS, cases
+from .cases import GROUPS, Case, cases
 from .language import CASES, language_rows
-from .model_cases import model_cases
 from .peers.library import Lacking, Library
 from .peers.npu_tensor import NAME
 from .predicted import GENERATIONS, predicted, predicted_on_cpu
 from .results import Kind, LeftOut, Row
-from .session import Amount, Contest, Failed, Found, left_out, measured, row, simulated
+from .session import Amount, Failed, Found, left_out, measured, row, simulated
 from .timing import percentiles
 
 
@@ -48,51 +46,41 @@ class Suite(NamedTuple):
     run: Callable[[Task], Iterator[Found]]
 
 
-def _contests(contests: Callable[[Task], Iterable[Contest]], for_npus: bool, task: Task) -> Iterator[Found]:
-    """Measure every contest on all contenders. Contests for NPUs are also predicted and simulated."""
-    for contest in contests(task):
-        yield from measured(contest, task.libraries, task.amount)
-        if for_npus:
-            yield from _predictions(contest)
-            yield from (simulated(contest, uri) for uri in task.simulators)
-
-
-def _predictions(contest: Contest) -> Iterator[Found]:
-    """Predict a contest for every generation of NPUs, and for the processor if an NPU supports it.
+def _predictions(case: Case) -> Iterator[Found]:
+    """Predict a case for every generation of NPUs, and for the processor if an NPU supports it.
 
     NPU predictions are then compared with a CPU prediction.
     """
     try:
-        recorded = contest.recorded()
+        recorded = case.recorded()
         answers = {generation: predicted(generation, *recorded) for generation in GENERATIONS}
         on_cpu = predicted_on_cpu(recorded[0])
     except nt.NpuTensorError as error:
-        yield left_out(contest, Failed(f"no prediction: {error}"), "", NAME)
+        yield left_out(case, Failed(f"no prediction: {error}"), "", NAME)
         return
     has_rows = False
     for generation, answer in answers.items():
         if isinstance(answer, str):
-            yield left_out(contest, Lacking(answer), generation, NAME)
+            yield left_out(case, Lacking(answer), generation, NAME)
         else:
             has_rows = True
-            yield row(contest, generation, NAME, "predicted", answer.seconds)._replace(note=answer.note)
+            yield row(case, generation, NAME, "predicted", answer.seconds)._replace(note=answer.note)
     if has_rows:
-        yield row(contest, "cpu", NAME, "predicted", on_cpu)
+        yield row(case, "cpu", NAME, "predicted", on_cpu)
 
 
 def _cases(suite: str, what: str, for_npus: bool = True) -> Suite:
-    def own(task: Task) -> Iterable[Contest]:
-        return cases(only=task.only, suite=suite, quick=task.quick)
+    """Create a suite that measures cases on all contenders. Those for NPUs are also predicted and simulated."""
+
+    def run(task: Task) -> Iterator[Found]:
+        for case in cases(only=task.only, suite=suite, quick=task.quick):
+            yield from measured(case, task.libraries, task.amount)
+            if for_npus:
+                yield from _predictions(case)
+                yield from (simulated(case, uri) for uri in task.simulators)
 
     names = dict.fromkeys(workload.name for group in GROUPS if group.suite == suite for workload in group.workloads)
-    return Suite(what, tuple(names), partial(_contests, own, for_npus))
-
-
-def _models(suite: str, what: str) -> Suite:
-    def own(task: Task) -> Iterable[Contest]:
-        return (case for case in model_cases(suite) if not task.only or case.title in task.only)
-
-    return Suite(what, tuple(dict.fromkeys(case.title for case in model_cases(suite))), partial(_contests, own, True))
+    return Suite(what, tuple(names), run)
 
 
 LOOKUPS: Final = 100
@@ -151,8 +139,8 @@ SUITES: Final = {
     "ops": _cases("ops", "single ops"),
     "chains": _cases("chains", "ops that fuse into one kernel"),
     "matmul": _cases("matmul", "matrix products by size, and from which size on an NPU takes less"),
-    "mlp": _models("mlp", "inference of a multilayer perceptron"),
-    "transformer": _models("transformer", "a transformer block"),
+    "mlp": _cases("mlp", "inference of a multilayer perceptron"),
+    "transformer": _cases("transformer", "a transformer block"),
     "language": Suite(
         "language models: a prompt, and each further token", CASES, lambda task: language_rows(task.only, task.quick)
     ),

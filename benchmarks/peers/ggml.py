@@ -87,8 +87,9 @@ class GGML(Library):
         return x._with(ggml.ggml_rms_norm, epsilon)
 
     @staticmethod
-    def linear(x: _Node, weights: _Node) -> _Node:
-        return weights._with(ggml.ggml_mul_mat, x)
+    def linear(x: _Node, weights: _Node, bias: _Node | None = None) -> _Node:
+        product = weights._with(ggml.ggml_mul_mat, x)
+        return product if bias is None else product + bias
 
     def operand(self, values: np.ndarray, dtype: str) -> Any:
         context = _context()
@@ -107,7 +108,7 @@ class GGML(Library):
         ggml.ggml_backend_tensor_get(tensor, data.ctypes.data_as(ctypes.c_void_p), 0, data.nbytes)
         return data
 
-    def call(self, compute: Callable[..., Any], operands: tuple[Any, ...]) -> Call:
+    def call(self, compute: Callable[..., Any], operands: tuple[Any, ...], constants: int = 0) -> Call:
         context = _context()
         computed = compute(self, *(_Node(operand.tensor, context) for operand in operands)).tensor
         graph = ggml.ggml_new_graph_custom(context, NODES, False)

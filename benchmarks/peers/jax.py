@@ -68,6 +68,6 @@ class JAX(Library):
     def values(self, result: Any) -> np.ndarray:
         return np.asarray(result if result.dtype == jnp.int32 else result.astype(jnp.float32))
 
-    def call(self, compute: Callable[..., Any], operands: tuple[Any, ...]) -> Call:
+    def call(self, compute: Callable[..., Any], operands: tuple[Any, ...], constants: int = 0) -> Call:
         function = jax.jit(partial(compute, self))
         return lambda: function(*operands).block_until_ready()

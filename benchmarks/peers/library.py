@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -36,7 +37,7 @@ class Library(ABC):
     dtypes: frozenset[str] = frozenset({"float32", "bfloat16", "float16"})
     device: str = "cpu"
 
-    def __getattr__(self, name: str) -> NoReturn:
+    def __getattr__(self, name: str) -> Any:
         raise Lacking(f"{type(self).__name__} has no {name}")
 
     def around(self) -> AbstractContextManager[Any]:
@@ -51,6 +52,23 @@ class Library(ABC):
     def values(self, result: Any) -> np.ndarray:
         """Return the values of a result: floats as float32, integers unchanged."""
 
-    def call(self, compute: Callable[..., Any], operands: tuple[Any, ...]) -> Call:
-        """Return a call that computes the result and waits for it. `compute` takes the library and the operands."""
+    def scaled_rms_norm(self, x: Any, weight: Any, epsilon: float) -> Any:
+        """Normalize the last dimension and multiply by a weight per element."""
+        return self.rms_norm(x, epsilon) * weight
+
+    def rotated(self, *tensors: Any, cosines: Any, sines: Any) -> list[Any]:
+        """Rotate the halves of the features of each (tokens, heads, features) by the angles of the positions."""
+        half = tensors[0].shape[-1] // 2
+        return [x * cosines + self.concatenated(x[..., half:] * -1, x[..., :half]) * sines for x in tensors]
+
+    def attention(self, query: Any, key: Any, value: Any, mask: Any) -> Any:
+        """Compute the attention of (heads, tokens, features) with a mask of causal scores."""
+        scores = self.matmul(query, self.swapped(key, 1, 2)) * (1 / math.sqrt(query.shape[-1])) + mask
+        return self.matmul(self.softmax(scores), value)
+
+    def call(self, compute: Callable[..., Any], operands: tuple[Any, ...], constants: int = 0) -> Call:
+        """Return a call that computes the result and waits for it. `compute` takes the library and the operands.
+
+        The last `constants` operands are the parameters of a model, which a library may capture.
+        """
         return partial(compute, self, *operands)

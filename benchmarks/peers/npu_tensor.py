@@ -35,6 +35,7 @@ class NpuTensor(Library):
     tanh = staticmethod(nt.tanh)
     gelu = staticmethod(partial(nt.gelu, approximate="tanh"))
     gelu_erf = staticmethod(nt.gelu)
+    relu = staticmethod(nt.relu)
     silu = staticmethod(nt.silu)
     softmax = staticmethod(partial(nt.softmax, dim=-1))
     matmul = staticmethod(nt.matmul)
@@ -45,6 +46,19 @@ class NpuTensor(Library):
     @staticmethod
     def rms_norm(x: nt.Tensor, epsilon: float) -> nt.Tensor:
         return nt.rms_norm(x, x.shape[-1:], eps=epsilon)
+
+    @staticmethod
+    def scaled_rms_norm(x: nt.Tensor, weight: nt.Tensor, epsilon: float) -> nt.Tensor:
+        return nt.rms_norm(x, x.shape[-1:], weight, epsilon)
+
+    @staticmethod
+    def rotated(*tensors: nt.Tensor, cosines: nt.Tensor, sines: nt.Tensor) -> list[nt.Tensor]:
+        positions = nt.arange(len(tensors[0]))
+        return [nt.rope(x, positions, mode="neox") for x in tensors]
+
+    @staticmethod
+    def attention(query: nt.Tensor, key: nt.Tensor, value: nt.Tensor, mask: nt.Tensor) -> nt.Tensor:
+        return nt.scaled_dot_product_attention(query, key, value, is_causal=True)
 
     @staticmethod
     def linear_int8(x: nt.Tensor, weights: nt.Tensor) -> nt.Tensor:
@@ -65,7 +79,7 @@ class NpuTensor(Library):
             return nullcontext()
         return nt.default_device(self.device, policy="always")
 
-    def call(self, compute: Callable[..., Any], operands: tuple[Any, ...]) -> Call:
+    def call(self, compute: Callable[..., Any], operands: tuple[Any, ...], constants: int = 0) -> Call:
         return lambda: compute(self, *operands).realize()
 
 
@@ -74,5 +88,7 @@ class Jitted(NpuTensor):
 
     name = JITTED
 
-    def call(self, compute: Callable[..., Any], operands: tuple[Any, ...]) -> Call:
-        return partial(nt.jit(partial(compute, self)), *operands)
+    def call(self, compute: Callable[..., Any], operands: tuple[Any, ...], constants: int = 0) -> Call:
+        fresh = len(operands) - constants
+        parameters = operands[fresh:]
+        return partial(nt.jit(lambda *new: compute(self, *new, *parameters)), *operands[:fresh])

@@ -52,8 +52,8 @@ class TinyGrad(Library):
         return (wide * ((wide * wide).mean(-1, keepdim=True) + epsilon).rsqrt()).cast(x.dtype)
 
     @staticmethod
-    def linear(x: Any, weights: Any) -> Any:
-        return x @ weights.T
+    def linear(x: Any, weights: Any, bias: Any = None) -> Any:
+        return x.linear(weights.T, bias)
 
     @staticmethod
     def to(x: Any, dtype: str) -> Any:
@@ -72,7 +72,7 @@ class TinyGrad(Library):
         values: np.ndarray = result.float().numpy()
         return values
 
-    def call(self, compute: Callable[..., Any], operands: tuple[Any, ...]) -> Call:
+    def call(self, compute: Callable[..., Any], operands: tuple[Any, ...], constants: int = 0) -> Call:
         function = TinyJit(lambda *operands: partial(compute, self)(*operands).realize())
         device = Device[DEVICE]
 

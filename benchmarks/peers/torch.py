@@ -24,6 +24,7 @@ class PyTorch(Library):
     tanh = staticmethod(torch.tanh)
     gelu = staticmethod(partial(functional.gelu, approximate="tanh"))
     gelu_erf = staticmethod(functional.gelu)
+    relu = staticmethod(functional.relu)
     silu = staticmethod(functional.silu)
     softmax = staticmethod(partial(torch.softmax, dim=-1))
     matmul = staticmethod(torch.matmul)
@@ -41,6 +42,18 @@ class PyTorch(Library):
     @staticmethod
     def rms_norm(x: Any, epsilon: float) -> Any:
         return functional.rms_norm(x, x.shape[-1:], eps=epsilon)
+
+    @staticmethod
+    def scaled_rms_norm(x: Any, weight: Any, epsilon: float) -> Any:
+        return functional.rms_norm(x, x.shape[-1:], weight, epsilon)
+
+    @staticmethod
+    def attention(query: Any, key: Any, value: Any, mask: Any) -> Any:
+        return functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+
+    @staticmethod
+    def concatenated(*parts: Any) -> Any:
+        return torch.cat(parts, -1)
 
     @staticmethod
     def linear_int8(x: Any, weights: Any) -> Any:

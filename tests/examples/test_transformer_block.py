@@ -1,7 +1,6 @@
-"""The models of the benchmark suite against PyTorch in float64, and the example as a program."""
+"""The transformer block against NumPy in float64 and PyTorch, and the example as a program."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,40 +8,28 @@ from paths import EXAMPLES
 from running import python
 
 import npu_tensor as nt
+from benchmarks import peers
+from benchmarks.cases import TOLERANCE, Case, cases, disagreement
 from npu_tensor.examples.transformer_block import Block, random_tokens
 
-torch = pytest.importorskip("torch", reason="PyTorch is what the models are compared with")
 
-from benchmarks.models import MODELS, Model  # noqa: E402
-
-# Relative to the largest result, about 5. A bfloat16 has 8 bits: half a unit in the last place of 5 is 2^-7.
-TOLERANCE = {"float32": 1e-5, "bfloat16": 4e-2}
-
-
-def as_float64(value: Any) -> np.ndarray:
-    return value.numpy().astype(np.float64)
+def block(dtype: str) -> tuple[np.ndarray, Case]:
+    """The values of the example, and the same block as a case of the benchmarks, which has a reference."""
+    case = next(case for case in cases(["transformer_block"]) if case.dtype == dtype)
+    return Block(dtype)(nt.from_numpy(random_tokens()).to(dtype)).numpy().astype(np.float64), case
 
 
-def exact_result(model: Model) -> np.ndarray:
-    return model.torch("float64")(torch.from_numpy(model.input).to(torch.float64)).numpy()
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_same_numbers_as_numpy(dtype: str) -> None:
+    result, case = block(dtype)
+    assert disagreement(result, case.expected()) <= TOLERANCE[dtype]
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("name", MODELS)
-def test_the_same_numbers_as_pytorch(name: str, dtype: str) -> None:
-    model = MODELS[name]
-    exact = exact_result(model)
-    result = as_float64(model.npu_tensor(dtype)(nt.from_numpy(model.input).to(dtype)))
-    assert np.abs(exact).max() > 1
-    np.testing.assert_allclose(result, exact, atol=TOLERANCE[dtype], rtol=0)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_bfloat16_loses_no_more_than_pytorch_does(name: str) -> None:
-    model = MODELS[name]
-    exact = exact_result(model)
-    ours = as_float64(model.npu_tensor("bfloat16")(nt.from_numpy(model.input).to("bfloat16")))
-    theirs = as_float64(model.torch("bfloat16")(torch.from_numpy(model.input).to(torch.bfloat16)).float())
+def test_bfloat16_loses_no_more_than_pytorch_does() -> None:
+    pytest.importorskip("torch", reason="the rounding errors are compared with PyTorch's")
+    ours, case = block("bfloat16")
+    (torch,), _ = peers.load(["torch"], threads=2)
+    exact, theirs = case._replace(dtype="float32").expected(), torch.values(case.contender(torch)()())
     assert 0 < np.abs(ours - exact).mean() < 1.1 * np.abs(theirs - exact).mean()
 
 
