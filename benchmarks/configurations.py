@@ -21,14 +21,12 @@ import npu_tensor as nt
 from npu_tensor import events
 from npu_tensor.config import config
 from npu_tensor.dataflow.design import Configuration, Design
-from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import families
 from npu_tensor.kernels.offer import Offer, Target
-from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.build.instructions import instructions
 from npu_tensor.runtime.sim.kind import SIMULATED
-from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 
+from .predicted import npu_tasks
 from .report import Outcome, benchmark, table
 
 Array = np.ndarray[Any, Any]
@@ -204,7 +202,7 @@ def served(family: str, generation: str, shapes: int) -> Served:
     with nt.default_device(f"sim:{generation}"), events.listen(note):
         for shape in range(1, shapes + 1):
             result, expected = FAMILIES[family].case(rng)
-            for task in cut(structure_of([result._node]), SimulatedDevice.fusion).tasks:
+            for task in npu_tasks(result):
                 offer = families.claim(task, target)
                 assert isinstance(offer, Offer), offer
                 configurations.add(offer.design().configuration)

@@ -26,16 +26,14 @@ import numpy as np
 
 import npu_tensor as nt
 from npu_tensor import ops
-from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels.offer import Target
-from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.devices.host import allocator, host_step
 from npu_tensor.runtime.npu.npu_kernel import NpuKernel
 from npu_tensor.runtime.sim.kind import SIMULATED
 from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Task
 
-from .predicted import GENERATIONS, predicted_on_cpu
+from .predicted import GENERATIONS, npu_tasks, predicted_on_cpu
 from .report import Outcome, benchmark, table
 
 
@@ -191,11 +189,6 @@ class _Step:
         return [self._normed(x), q, k, self.attention(), self._normed(x + x), gated, x + x]
 
 
-def _tasks(device: SimulatedDevice, *results: nt.Tensor) -> Sequence[Task]:
-    """Return the tasks of results that are computed together, in order."""
-    return cut(structure_of([result._node for result in results]), device.fusion).tasks
-
-
 def _kernels(device: SimulatedDevice, launches: Sequence[Sequence[Task]]) -> list[list[_Kernel]]:
     """Return the kernels of launches, which share configurations as in a plan."""
     kernels = [[device.claim(_with_constants(task)) for task in launch] for launch in launches]
@@ -254,16 +247,16 @@ def decode(name: str, shape: DecoderShape, generation: str, context: int) -> Ite
             "published": PUBLISHED.get((name, generation, way)),
         }
 
-    before, after = _tasks(device, *step.before_attention()), _tasks(device, step.after_attention())
+    before, after = npu_tasks(*step.before_attention()), npu_tasks(step.after_attention())
     with nt.default_device(device.uri):
-        attention = _tasks(device, step.attention())
-    logits = _tasks(device, step.logits())
+        attention = npu_tasks(step.attention())
+    logits = npu_tasks(step.logits())
     by_processor = layers * predicted_on_cpu(step.attention())
     yield row("two launches per layer", [*[before, after] * layers, logits], by_processor)
     yield row("one launch per token", [[*[*before, *attention, *after] * layers, *logits]], 0.0)
     x, wide = _zeros(width), _zeros(step.shape.hidden)
     products = (step.projections(x), [step.mixed()], step.widened(x), [step.narrowed(wide)])
-    layer = [_tasks(device, *part) for part in products]
+    layer = [npu_tasks(*part) for part in products]
     between = layers * sum(map(predicted_on_cpu, step.between()))
     yield row("products only", [*layer * layers, logits], between)
 
@@ -300,7 +293,7 @@ def prompt(name: str, shape: DecoderShape, generation: str, tokens: int) -> dict
     array = SIMULATED[generation]
     target = Target(array, array.columns, bfloat16="bfp16")
     device = SimulatedDevice(f"sim:{generation}", target, allocator(), host_step)
-    layer = _kernels(device, [[task for result in _prompt_layer(shape, tokens) for task in _tasks(device, result)]])
+    layer = _kernels(device, [[task for result in _prompt_layer(shape, tokens) for task in npu_tasks(result)]])
     change = device.reconfiguration_cost
     assert change is not None
     seconds = {

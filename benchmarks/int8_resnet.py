@@ -15,12 +15,10 @@ import numpy as np
 import npu_tensor as nt
 from npu_tensor import ops
 from npu_tensor.dataflow.array import ARRAYS
-from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels.offer import Target
-from npu_tensor.planner.fuse import cut
-from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 
 from . import kernels
+from .predicted import npu_tasks
 from .report import Outcome, benchmark, table
 
 _ops: Any = ops
@@ -123,7 +121,7 @@ def measured(arch: str, size: int = 224) -> tuple[list[dict[str, Any]], Bound]:
     array = ARRAYS[arch]
     network = Int8ResNet.generated(lambda values: nt.from_numpy(values).realize())
     image = nt.zeros(1, 3, size, size, dtype="int8").realize()
-    tasks = cut(structure_of([each._node for each in network(image)]), SimulatedDevice.fusion).tasks
+    tasks = npu_tasks(*network(image))
     rows = []
     # Copies bring shortcuts, which are results only to be kept, into PyTorch's order.
     for task in (task for task in tasks if task.ops != ("copy",)):

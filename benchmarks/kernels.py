@@ -8,7 +8,7 @@ and array. The constants of the model are in npu_tensor/dataflow/array.py, cost.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -19,14 +19,12 @@ from npu_tensor import ops
 from npu_tensor.dataflow.array import ARRAYS, STREAM_BYTES_PER_CYCLE
 from npu_tensor.dataflow.cost import count, predict
 from npu_tensor.dtypes import as_dtype
-from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import families
 from npu_tensor.kernels.gemm.tiling import PACKED_MACS
 from npu_tensor.kernels.offer import HostOperand, Offer, Target
-from npu_tensor.planner.fuse import cut
-from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 from npu_tensor.task import Task
 
+from .predicted import npu_tasks
 from .report import Outcome, Table, benchmark, table
 
 Shape = tuple[int, ...]
@@ -170,11 +168,11 @@ TARGETS: Final[dict[tuple[str, str], Asked]] = {
 }
 
 
-def tasks_of(workload: Workload) -> list[Task]:
+def tasks_of(workload: Workload) -> Sequence[Task]:
     """Return the tasks of a workload for the simulated NPU, without the copy of a result from channels-last order."""
     dtype = as_dtype(workload.dtype)
     operands = [nt.zeros(*shape, dtype=dtype).realize() for shape in workload.shapes]
-    tasks = cut(structure_of([workload.compute(*operands)._node]), SimulatedDevice.fusion).tasks
+    tasks = npu_tasks(workload.compute(*operands))
     if workload.blocks:
         tasks = [task._replace(inputs=(task.inputs[0], task.inputs[1]._replace(persistent=True))) for task in tasks]
     return [task for task in tasks if task.ops != ("copy",)] or tasks

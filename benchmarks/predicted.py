@@ -64,6 +64,11 @@ def predicted(generation: str, result: nt.Tensor, *fresh: nt.Tensor) -> Predicti
     return Prediction(seconds, f"kernels on the NPU: {sum(on_npu)} of {len(on_npu)}")
 
 
+def npu_tasks(*results: nt.Tensor) -> Sequence[Task]:
+    """Cut pending tensors that are computed together into tasks of an NPU, in order."""
+    return cut(structure_of([result._node for result in results]), SimulatedDevice.fusion).tasks
+
+
 def predicted_on_cpu(result: nt.Tensor) -> float:
     """Predict the seconds of a pending tensor on this machine's processor."""
     tasks = cut(structure_of([result._node]), host_devices()[0].fusion).tasks

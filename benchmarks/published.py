@@ -33,19 +33,17 @@ from npu_tensor.dataflow.array import STREAM_BYTES_PER_CYCLE, Array
 from npu_tensor.dataflow.cost import RUN_BYTES, count, predict
 from npu_tensor.dataflow.design import ObjectType
 from npu_tensor.dtypes import as_dtype
-from npu_tensor.graph.structure import structure_of
 from npu_tensor.kernels import families
 from npu_tensor.kernels.codegen.cycles import function
 from npu_tensor.kernels.gemm.tiling import BLOCK_CYCLES, GemmProblem, multiply_cycles
 from npu_tensor.kernels.movement.tiling import TRANSPOSE_ROWS
 from npu_tensor.kernels.offer import Offer, Target
-from npu_tensor.planner.fuse import cut
 from npu_tensor.runtime.rates import npu_rates
 from npu_tensor.runtime.sim.kind import SIMULATED
-from npu_tensor.runtime.sim.simulated_device import SimulatedDevice
 
 from . import traced
 from .decode import DecoderShape, decode
+from .predicted import npu_tasks
 from .report import Outcome, Table, benchmark, table
 
 ROWS: Final = 64
@@ -241,8 +239,7 @@ def _of_designs(row: Measurement) -> Busy:
 @cache
 def _designs(kind: str, operand: str, result: str, extents: tuple[int, ...], array: str, columns: int) -> list[Any]:
     target = Target(SIMULATED[array], columns, "bfloat16", "bfp16" if operand == "bfp16" else "exact")
-    tasks = cut(structure_of([_computed(kind, operand, result, extents)._node]), SimulatedDevice.fusion).tasks
-    answers = [families.claim(task, target) for task in tasks]
+    answers = [families.claim(task, target) for task in npu_tasks(_computed(kind, operand, result, extents))]
     assert all(isinstance(answer, Offer) for answer in answers), answers
     return [answer.design() for answer in answers if isinstance(answer, Offer)]
 
