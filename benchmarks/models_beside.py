@@ -22,10 +22,11 @@ import click
 import numpy as np
 
 import npu_tensor as nt
-from npu_tensor._util.output_files import json_option, put_json
 
-from .report import Session, show
+from .report import Outcome, Table, benchmark
 from .whole_models import WHOLE_MODELS
+
+ROOT: Final = Path(__file__).resolve().parents[1]
 
 SECONDS: Final = 3.0
 """Time that a contender calls its model for, after the warm-up."""
@@ -58,10 +59,11 @@ def _use_own_statistics(torch: Any, model: Any, inputs: tuple[Any, ...]) -> None
         norm.eval()
 
 
-def _prepare(name: str, folder: Path, threads: int) -> None:
+def prepare(name: str, directory: str, threads: int) -> None:
     """Write the parameters, and the ONNX file if its exporter is installed."""
     import torch
 
+    folder = Path(directory)
     model, inputs = _torch_model(name, threads)
     np.savez(folder / "state.npz", **{key: value.numpy() for key, value in model.state_dict().items()})
     try:
@@ -142,8 +144,9 @@ CONTENDERS: Final[dict[str, Callable[[str, Path, int, str], Callable[[], Any]]]]
 """Functions that return the call to measure, by contender."""
 
 
-def _measure(name: str, contender: str, folder: Path, threads: int, dtype: str) -> None:
+def measure(name: str, contender: str, directory: str, threads: int, dtype: str) -> None:
     """Print the times of a contender as JSON and write its result."""
+    folder = Path(directory)
     start = time.perf_counter()
     call = CONTENDERS[contender](name, folder, threads, dtype)
     result = call()
@@ -160,9 +163,10 @@ def _measure(name: str, contender: str, folder: Path, threads: int, dtype: str) 
     print(json.dumps({"first_seconds": first, "seconds": statistics.median(times), "calls": len(times)}))
 
 
-def _in_process(*arguments: str) -> str:
-    """Run this module in a process of its own and return the last line that it prints; "" if that fails."""
-    process = subprocess.run([sys.executable, "-m", __spec__.name, *arguments], capture_output=True, text=True)
+def _in_process(function: Callable[..., None], *arguments: str | int) -> str:
+    """Call a function of this module in a process of its own. Return the last line that it prints; "" if it fails."""
+    program = f"from {__package__}.models_beside import {function.__name__} as run; run(*{arguments!r})"
+    process = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     if process.returncode:
         print(process.stderr.strip().splitlines()[-1], file=sys.stderr)
         return ""
@@ -172,13 +176,11 @@ def _in_process(*arguments: str) -> str:
 def _rows(models: Sequence[str], contenders: tuple[str, ...], threads: int, dtype: str) -> Iterator[dict[str, Any]]:
     for name in models:
         with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary)
-            options = ["--prepare", temporary, "--threads", str(threads), "--dtype", dtype]
-            _in_process(name, *options)
+            _in_process(prepare, name, temporary, threads)
             row: dict[str, Any] = {"model": name, "what": WHOLE_MODELS[name].what, "threads": threads, "dtype": dtype}
             expected = None
             for contender in contenders * ROUNDS:
-                line = _in_process(name, "--contender", contender, *options)
+                line = _in_process(measure, name, contender, temporary, threads, dtype)
                 if not line:
                     continue
                 measured = json.loads(line)
@@ -186,7 +188,7 @@ def _rows(models: Sequence[str], contenders: tuple[str, ...], threads: int, dtyp
                     row[contender]["seconds"] = min(row[contender]["seconds"], measured["seconds"])
                     continue
                 row[contender] = measured
-                result = np.load(folder / f"{contender}.npy")
+                result = np.load(Path(temporary, f"{contender}.npy"))
                 expected = result if expected is None else expected
                 row[contender]["error"] = float(abs(result - expected).max() / abs(expected).max())
             yield row
@@ -203,39 +205,19 @@ def _ratio(row: dict[str, Any]) -> str:
     return f"{min(peers) / ours['seconds']:.2f}" if peers and ours else "-"
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@benchmark("Only the smallest model.")
 @click.argument("models", nargs=-1, type=click.Choice([*WHOLE_MODELS]))
 @click.option("--contender", "contenders", type=click.Choice([*CONTENDERS]), multiple=True, help="Only this one.")
 @click.option("--threads", type=int, default=0, help="Threads of each contender; default: those of npu_tensor.")
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), default="float32", show_default=True)
-@click.option("--quick", is_flag=True, help="Only the smallest model.")
-@click.option("--prepare", type=click.Path(path_type=Path), hidden=True, help="Folder of a process of one contender.")
-@json_option("the times and errors")
-def main(
-    models: tuple[str, ...],
-    contenders: tuple[str, ...],
-    threads: int,
-    dtype: str,
-    quick: bool,
-    prepare: Path | None,
-    json_file: Path | None,
-) -> None:
+def main(models: tuple[str, ...], contenders: tuple[str, ...], threads: int, dtype: str, quick: bool) -> Outcome:
     """Measure whole models beside other engines, in milliseconds per call."""
-    threads = threads or nt.get_num_threads()
-    if prepare is not None:
-        for name in models:
-            if contenders:
-                _measure(name, contenders[0], prepare, threads, dtype)
-            else:
-                _prepare(name, prepare, threads)
-        return
-    session = Session()
     chosen = contenders or tuple(CONTENDERS)
-    rows = list(_rows(models or (("mlp",) if quick else tuple(WHOLE_MODELS)), chosen, threads, dtype))
+    models = models or (("mlp",) if quick else tuple(WHOLE_MODELS))
+    rows = list(_rows(models, chosen, threads or nt.get_num_threads(), dtype))
     cells = [[row["what"], *(_milliseconds(row, each) for each in chosen), _ratio(row)] for row in rows]
-    show(f"whole models in {dtype}, ms per call", ["model", *chosen, "jit against best"], cells)
-    if json_file is not None:
-        put_json(json_file, {"machine": session.machine(), "rows": rows})
+    text = Table(f"whole models in {dtype}, ms per call", ["model", *chosen, "jit against best"], cells)
+    return Outcome({"rows": rows}, [text])
 
 
 if __name__ == "__main__":
