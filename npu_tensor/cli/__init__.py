@@ -40,7 +40,7 @@ COMMANDS: Final = {
 
 
 class _Commands(click.Group):
-    """Command group that reports errors of the package as errors of the command, without a traceback."""
+    """Command group that reports errors of the package, of files and of libraries in a line, without a traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -63,7 +63,7 @@ class _Commands(click.Group):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             if not isinstance(error, BrokenPipeError):
                 what = error.filename or "the output cannot be written"
-                click.echo(f"Error: {what}: {error.strerror}", err=True)
+                click.echo(f"Error: {f'{what}: {error.strerror}' if error.strerror else error}", err=True)
             sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -17,7 +17,6 @@ import click
 
 from npu_tensor._util.output_files import json_option, put_json
 from npu_tensor._util.units import size
-from npu_tensor.cli.options import failures
 from npu_tensor.config import config
 from npu_tensor.observe.drawing.text import print_table
 from npu_tensor.runtime.store.files import LOG
@@ -44,8 +43,7 @@ def _root() -> Path:
 
 
 def _items() -> list[StoredItem]:
-    with failures():
-        return scan(_root())[0]
+    return scan(_root())[0]
 
 
 def _time(seconds: float) -> str:
@@ -208,8 +206,7 @@ def _remove(action: Callable[[Path], Removed], name: str | None = None) -> None:
     if not _root().is_dir():
         click.echo(f"{_root()}: nothing")
         return
-    with failures():
-        removed = action(_root())
+    removed = action(_root())
     if name is not None and not (removed.entries or removed.busy):
         raise _no_match(name)
     entries = f"{removed.entries} {'entry' if removed.entries == 1 else 'entries'}"

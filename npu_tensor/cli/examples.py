@@ -9,8 +9,6 @@ from typing import Final
 
 import click
 
-from npu_tensor.cli.options import failures
-
 COPIED: Final = {"": (".ipynb", ".md", ".py"), "data": (".gguf", ".md", ".npz")}
 """Suffixes of the copied files, by folder. The programs expect their data beside them."""
 
@@ -28,17 +26,16 @@ def examples(directory: Path) -> None:
 
     They come into DIRECTORY. Files that are there already stay as they are.
     """
-    with failures():
-        for folder, suffixes in COPIED.items():
-            (directory / folder).mkdir(parents=True, exist_ok=True)
-            files = resources.files("npu_tensor.examples").joinpath(folder).iterdir()
-            for file in sorted(files, key=lambda each: each.name):
-                target = directory / folder / file.name
-                if target.suffix not in suffixes or target.name == "__init__.py":
-                    continue
-                if target.exists():
-                    click.echo(f"{target}: is there already")
-                    continue
-                with resources.as_file(file) as source:
-                    shutil.copyfile(source, target)
-                click.echo(target)
+    for folder, suffixes in COPIED.items():
+        (directory / folder).mkdir(parents=True, exist_ok=True)
+        files = resources.files("npu_tensor.examples").joinpath(folder).iterdir()
+        for file in sorted(files, key=lambda each: each.name):
+            target = directory / folder / file.name
+            if target.suffix not in suffixes or target.name == "__init__.py":
+                continue
+            if target.exists():
+                click.echo(f"{target}: is there already")
+                continue
+            with resources.as_file(file) as source:
+                shutil.copyfile(source, target)
+            click.echo(target)

@@ -14,7 +14,7 @@ import click
 import npu_tensor as nt
 from npu_tensor._util.output_files import STDOUT, json_option, put_json
 from npu_tensor._util.units import size
-from npu_tensor.cli.options import device_errors, device_option, failures
+from npu_tensor.cli.options import device_option
 from npu_tensor.cli.profile import INTERRUPTED
 from npu_tensor.models import Decoder, Generation, Sampling, Tokenizer
 from npu_tensor.observe.explanation import Explanation
@@ -52,7 +52,7 @@ def generate(
     MODEL is a GGUF file of Llama, Qwen2 or Qwen3. Prints the text as it comes; then, to the error output, tokens per
     second, memory and where the kernels of a token run. Exit code 130 if Ctrl-C has ended it.
     """
-    with device_errors(), failures(), interrupts():
+    with interrupts():
         try:
             choice = Sampling(**sampling)  # type: ignore[arg-type]  # click has converted them
         except nt.ArgumentError as error:

@@ -15,7 +15,6 @@ from typing import Final, get_args
 
 import click
 
-from npu_tensor.cli.options import failures
 from npu_tensor.dataflow.array import Arch, arch_of
 from npu_tensor.errors import ArgumentError, NpuTensorError
 from npu_tensor.ggml_hsa import config_file, function_files, representative
@@ -73,18 +72,17 @@ def kernel_source(
         raise click.UsageError("give a NAME, --list or --all")
     if everything != (out is not None):
         raise click.UsageError("--all and --out go together")
-    with failures():
-        there = _entries(arch, config)
-        if only_list:
-            for entry in there:
-                click.echo(entry.exported_name)
-            return
-        named = there if name is None else [_find(name, there, arch)]
-        entries = [_changed(entry, columns, float32) for entry in named]
-        if out is None:
-            click.echo(program(entries[0].request().design), nl=False)
-        else:
-            _write(entries, out)
+    there = _entries(arch, config)
+    if only_list:
+        for entry in there:
+            click.echo(entry.exported_name)
+        return
+    named = there if name is None else [_find(name, there, arch)]
+    entries = [_changed(entry, columns, float32) for entry in named]
+    if out is None:
+        click.echo(program(entries[0].request().design), nl=False)
+    else:
+        _write(entries, out)
 
 
 def _changed(entry: Entry, columns: int | None, float32: Float32 | None) -> Entry:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from npu_tensor.config import config
-from npu_tensor.errors import DeviceError, NpuTensorError
+from npu_tensor.errors import DeviceError
 from npu_tensor.runtime.devices.device_uri import parse_uri, split_uris
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -43,20 +43,6 @@ def device_errors() -> Iterator[None]:
         if error.code == "UNAVAILABLE":
             raise click.ClickException(str(error)) from None
         raise click.BadParameter(str(error), param_hint="--device") from None
-
-
-@contextmanager
-def failures() -> Iterator[None]:
-    """Turn errors of the package, of files and of missing libraries into errors of the command, without a traceback."""
-    try:
-        yield
-    except BrokenPipeError:  # click ends the command.
-        raise
-    except OSError as error:
-        named = error.filename is not None and error.strerror is not None
-        raise click.ClickException(f"{error.filename}: {error.strerror}" if named else str(error)) from None
-    except (NpuTensorError, ImportError) as error:
-        raise click.ClickException(str(error)) from None
 
 
 def _joined(uris: tuple[str, ...]) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from npu_tensor.cli.options import failures
 from npu_tensor.runtime.store import packs
 
 EXTENSION = ".ntpack"
@@ -25,9 +24,8 @@ def pack(directory: Path, output: Path | None) -> None:
     """
     directory = directory.resolve()
     output = output or Path(f"{directory.name}{EXTENSION}")
-    with failures():
-        number = packs.pack(directory, output)
-        click.echo(f"{output}: {number} files, {output.stat().st_size} bytes")
+    number = packs.pack(directory, output)
+    click.echo(f"{output}: {number} files, {output.stat().st_size} bytes")
 
 
 @click.command()
@@ -38,7 +36,6 @@ def pack(directory: Path, output: Path | None) -> None:
 def unpack(file: Path, directory: Path | None) -> None:
     """Verify the kernel pack FILE and unpack it. Prints the variable that lets programs use its kernels."""
     directory = (directory or Path(file.stem)).resolve()
-    with failures():
-        number = packs.unpack(file, directory)
+    number = packs.unpack(file, directory)
     click.echo(f"{directory}: {number} files, all verified", err=True)
     click.echo(f"export NPU_TENSOR_KERNEL_DIR={shlex.quote(str(directory))}")

@@ -13,7 +13,7 @@ import numpy as np
 
 import npu_tensor as nt
 from npu_tensor._util.output_files import in_a_directory
-from npu_tensor.cli.options import device_errors, device_option, failures
+from npu_tensor.cli.options import device_option
 from npu_tensor.interop.imported_graph import ImportedInput, ImportedModule, Reference
 from npu_tensor.interop.saved_function import SavedFunction, saved_calls
 from npu_tensor.jit.trees import flatten
@@ -72,43 +72,42 @@ def run_model(
     reader = getattr(nt, READERS.get(model.suffix.lower(), ""), None)
     if reader is None:
         raise click.BadParameter(f"{model.name} is not one of *{', *'.join(READERS)}", param_hint="MODEL")
-    with device_errors(), failures():
-        nt.set_default_device(device)
-        module = reader(model)
-        if not callable(module):
-            raise click.BadParameter(f"{model.name} holds tensors, not a function", param_hint="MODEL")
-        args, named = _arguments(module, inputs_file, dict(_shape(text) for text in shapes))
-        jitted = nt.jit(module)
-        function: Callable[..., Any] = jitted
+    nt.set_default_device(device)
+    module = reader(model)
+    if not callable(module):
+        raise click.BadParameter(f"{model.name} holds tensors, not a function", param_hint="MODEL")
+    args, named = _arguments(module, inputs_file, dict(_shape(text) for text in shapes))
+    jitted = nt.jit(module)
+    function: Callable[..., Any] = jitted
+    start = time.perf_counter()
+    try:
+        results = _computed(function, args, named)
+    except nt.CaptureError as error:
+        click.echo(f"without jit: {error}", err=True)
+        function, start = module, time.perf_counter()
+        results = _computed(function, args, named)
+    seconds = [time.perf_counter() - start]
+    for _ in range(HOT_RUNS):
         start = time.perf_counter()
-        try:
-            results = _computed(function, args, named)
-        except nt.CaptureError as error:
-            click.echo(f"without jit: {error}", err=True)
-            function, start = module, time.perf_counter()
-            results = _computed(function, args, named)
-        seconds = [time.perf_counter() - start]
-        for _ in range(HOT_RUNS):
-            start = time.perf_counter()
+        _computed(function, args, named)
+        seconds.append(time.perf_counter() - start)
+    outputs = dict(zip(_output_names(module, len(results)), results, strict=True))
+    print_table(
+        f"outputs of {model.name}",
+        ("output", "dtype", "shape", *_FIGURES),
+        ((name, each.dtype.name, list(each.shape), *_range(each.numpy())) for name, each in outputs.items()),
+        _FIGURES,
+    )
+    click.echo(f"first run {seconds[0] * 1e3:.1f} ms, median of {HOT_RUNS} more {_milliseconds(seconds[1:])} ms")
+    if explain:
+        click.echo(nt.explain(*results) if function is module else jitted.explain(*args, **named))
+    if with_profile:
+        with profile() as run:
             _computed(function, args, named)
-            seconds.append(time.perf_counter() - start)
-        outputs = dict(zip(_output_names(module, len(results)), results, strict=True))
-        print_table(
-            f"outputs of {model.name}",
-            ("output", "dtype", "shape", *_FIGURES),
-            ((name, each.dtype.name, list(each.shape), *_range(each.numpy())) for name, each in outputs.items()),
-            _FIGURES,
-        )
-        click.echo(f"first run {seconds[0] * 1e3:.1f} ms, median of {HOT_RUNS} more {_milliseconds(seconds[1:])} ms")
-        if explain:
-            click.echo(nt.explain(*results) if function is module else jitted.explain(*args, **named))
-        if with_profile:
-            with profile() as run:
-                _computed(function, args, named)
-            click.echo(f"{run.heading}\n{run.by('op')}")
-        if output is not None:
-            with output.open("wb") as file:  # nt.save takes the format from the suffix of a path.
-                nt.save(outputs, file)
+        click.echo(f"{run.heading}\n{run.by('op')}")
+    if output is not None:
+        with output.open("wb") as file:  # nt.save takes the format from the suffix of a path.
+            nt.save(outputs, file)
 
 
 def _milliseconds(seconds: list[float]) -> str:

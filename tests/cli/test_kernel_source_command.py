@@ -13,6 +13,7 @@ from paths import ROOT
 
 import npu_tensor as nt
 from npu_tensor.cli import kernel_source as command
+from npu_tensor.cli import main
 from npu_tensor.dataflow.design import Design
 from npu_tensor.dtypes import as_dtype
 from npu_tensor.errors import BuildError
@@ -24,7 +25,7 @@ EXAMPLE = ROOT / "share" / "npu_tensor" / "examples" / "example-kernel-config.js
 
 
 def invoke(*arguments: object) -> Result:
-    return CliRunner().invoke(command.kernel_source, list(map(str, arguments)))
+    return CliRunner().invoke(main, ["kernel-source", *map(str, arguments)])
 
 
 def printed(*arguments: object) -> str:

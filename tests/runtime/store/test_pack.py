@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npu_tensor.cli import pack as commands
+from npu_tensor.cli import main
 from npu_tensor.errors import ArgumentError
 from npu_tensor.runtime.store.files import write_entry
 from npu_tensor.runtime.store.packs import pack, unpack
@@ -185,18 +185,18 @@ def test_damage_is_an_error_of_ours_or_has_no_effect(scratch: Path, data: st.Dat
 
 def test_the_commands(tmp_path: Path, packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(commands.pack, ["kernels"])
+    done = CliRunner().invoke(main, ["pack", "kernels"])
     assert done.exit_code == 0
     assert (tmp_path / "kernels.ntpack").read_bytes() == packed.read_bytes()
     assert done.stdout == f"kernels.ntpack: 6 files, {packed.stat().st_size} bytes\n"
-    done = CliRunner().invoke(commands.unpack, ["model.ntpack", "-d", "a place"])
+    done = CliRunner().invoke(main, ["unpack", "model.ntpack", "-d", "a place"])
     assert done.exit_code == 0
     assert done.stdout == f"export NPU_TENSOR_KERNEL_DIR='{tmp_path}/a place'\n"
     assert (tmp_path / "a place" / "aie2" / "add.json").is_file()
-    failed = CliRunner().invoke(commands.unpack, ["model.ntpack", "-d", "a place"])
+    failed = CliRunner().invoke(main, ["unpack", "model.ntpack", "-d", "a place"])
     assert failed.exit_code == 1
     assert failed.stderr.startswith("Error: ")
-    for command, name in ((commands.unpack, "nothing.ntpack"), (commands.pack, "nothing")):
-        failed = CliRunner().invoke(command, [name])
+    for command, name in (("unpack", "nothing.ntpack"), ("pack", "nothing")):
+        failed = CliRunner().invoke(main, [command, name])
         assert failed.exit_code == 2
         assert f"'{name}' does not exist" in failed.stderr
