@@ -524,24 +524,28 @@ class Tensor(Methods):
         """Return the tensor itself."""
         return self
 
-    def _assign(self, result: Tensor, *, uniform: bool = False) -> Tensor:
-        """Write `result`, which must have the same shape, to this tensor and its views, converted to its dtype.
-
-        uniform: True if all its elements are equal, so that the order of the writes does not matter.
-        """
+    def _fitting(self, result: Tensor, uniform: bool = False) -> Tensor:
+        """Convert `result` to this tensor's dtype. Raises an error if it cannot be written to this tensor."""
         if self._alias is not None and self._alias[1].overlaps and not uniform:
             raise ArgumentError(
                 f"an in-place op on {self._node.spec} would write to one element at several positions, as it was "
                 "expanded; clone() it first"
             )
+        if result._node.spec is self._node.spec:
+            return result
+        if result.shape != self.shape:
+            raise ShapeError(f"an in-place op cannot change {list(self.shape)} to {list(result.shape)}")
+        if result.dtype.category > self.dtype.category:
+            raise ArgumentError(f"an in-place op cannot turn {self.dtype.name} into {result.dtype.name}")
+        return ops.convert(result, self.dtype)
+
+    def _assign(self, result: Tensor, *, uniform: bool = False) -> Tensor:
+        """Write `result`, which must have the same shape, to this tensor and its views, converted to its dtype.
+
+        uniform: True if all its elements are equal, so that the order of the writes does not matter.
+        """
+        result = self._fitting(result, uniform)
         own, node = self._node, result._node
-        if node.spec is not own.spec:
-            if result.shape != self.shape:
-                raise ShapeError(f"an in-place op cannot change {list(self.shape)} to {list(result.shape)}")
-            if result.dtype.category > self.dtype.category:
-                raise ArgumentError(f"an in-place op cannot turn {self.dtype.name} into {result.dtype.name}")
-            result = ops.convert(result, self.dtype)
-            node = result._node
         if (watch := current_watch()) is not None:
             watch.read(result)
             _note_change(watch, self, sys._getframe(1))

@@ -235,7 +235,7 @@ class Optimizer:
                 rename(target, node)
             try:
                 realize(*losses, *(target for target, _ in updates), wait=False)
-            except VALUE_ERRORS:  # A value that fails changes neither a parameter nor its state.
+            except VALUE_ERRORS:  # A gradient whose op fails changes neither a parameter nor its state.
                 for target, node in before:
                     target._write(node)
                 raise
@@ -280,11 +280,14 @@ class Optimizer:
             if key not in self._options:
                 self._options[key] = Options(self, *key)
             slots, start = Slots(self.state.setdefault(parameter, {}), parameter), next_order()
+            named = set()
             changed, new = rule(parameter, gradient, slots, self._options[key])
             for target, value in ((parameter, changed), *((slots[name], value) for name, value in new.items())):
-                value = value.to(target.dtype)
-                is_made = value._node.order > start  # Another value may also be that of a tensor of the program.
-                updates.append((target, value if is_made else ops.reshape(value, *target.shape)))
+                value = target._fitting(value)
+                # Another value may also be that of a tensor of the program, or of another target.
+                is_new = value._node.order > start and value._node not in named
+                named.add(value._node)
+                updates.append((target, value if is_new else ops.reshape(value, *target.shape)))
         return updates
 
     def _structure(self) -> tuple[Any, ...]:
