@@ -567,14 +567,14 @@ def _indefinite_minor(matrix: Array) -> int:
 
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """Solve A @ X = B, or X @ A = B unless left, for triangular A. Only that triangle is read."""
-    A, B = _operand("solve_triangular", A), _operand("solve_triangular", B)
-    if not left:
-        return solve_triangular(A.mT, B.mT, upper=not upper, unitriangular=unitriangular).mT
     dtype, (a, b) = _arrays("solve_triangular", A, B, square=True)
     triangle = np.triu(a) if upper else np.tril(a)
     if unitriangular:
         np.einsum("...ii->...i", triangle)[...] = 1
-    return from_array(_computed("solve_triangular", np.linalg.solve, triangle, b), dtype)
+    if left:
+        return from_array(_computed("solve_triangular", np.linalg.solve, triangle, b), dtype)
+    turned = _computed("solve_triangular", np.linalg.solve, np.swapaxes(triangle, -1, -2), np.swapaxes(b, -1, -2))
+    return from_array(np.swapaxes(turned, -1, -2), dtype)
 
 
 def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
