@@ -493,7 +493,7 @@ def bitwise_xor(input: Operand, other: Operand) -> Tensor:
 def bitwise_xor_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Apply `bitwise_xor` in place, which also changes the views of this tensor."""
 def blackman_window(window_length: builtins.int, periodic: builtins.bool = True, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """Return 0.42 - 0.5 * cos(t) + 0.08 * cos(2 * t) over a turn t. periodic omits the last element of the symmetric window."""
+    """Return 0.42 - 0.5 * cos(t) + 0.08 * cos(2 * t) for t from 0 to 2 pi. periodic omits the last element of the symmetric window."""
 def block_diag(*tensors: Any) -> Tensor:
     """Return the matrix with these matrices along its diagonal; numbers and vectors count as one row."""
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
@@ -1229,7 +1229,7 @@ def gumbel_softmax(logits: Tensor, tau: builtins.float = 1.0, hard: builtins.boo
 def hamming_window(window_length: builtins.int, periodic: builtins.bool = True, alpha: builtins.float = 0.54, beta: builtins.float = 0.46, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """Return alpha - beta cos(x) over a turn. periodic omits the last element of the symmetric window."""
 def hann_window(window_length: builtins.int, periodic: builtins.bool = True, *, dtype: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
-    """Return 0.5 - 0.5 * cos(t) over a turn t. periodic omits the last element of the symmetric window."""
+    """Return 0.5 - 0.5 * cos(t) for t from 0 to 2 pi. periodic omits the last element of the symmetric window."""
 def hardshrink(input: Operand, lambd: builtins.float = 0.5) -> Tensor:
     """Return input where it is outside [-lambd, lambd], else zero."""
 def hardshrink_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:

@@ -81,7 +81,7 @@ def _publish_operator(name: str, function: Callable[[Any, Any], Tensor]) -> None
     def reflected(self: Tensor, other: Any) -> Any:
         return function(other, self) if isinstance(other, ACCEPTED) else refused(other)
 
-    forward.__doc__ = function.__doc__
+    forward.__doc__ = f"Apply `{function.__name__}` as an operator."
     registry.publish_operator(name, forward, reflected)
 
 

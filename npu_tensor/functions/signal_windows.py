@@ -36,7 +36,7 @@ def _window(shape: Shape, M: int, sym: bool, options: dict[str, Any]) -> Tensor:
 
 
 def general_cosine(M: int, *, a: Iterable[float], sym: bool = True, **options: Any) -> Tensor:
-    """Return the sum of a[i] * cos(i * t) with alternating signs over a turn t."""
+    """Return the sum of a[i] * cos(i * t) with alternating signs for t from 0 to 2 pi."""
     weights = [(-1) ** place * weight for place, weight in enumerate(a)]
 
     def shape(k: Any, length: int) -> Any:
@@ -47,22 +47,22 @@ def general_cosine(M: int, *, a: Iterable[float], sym: bool = True, **options: A
 
 
 def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, **options: Any) -> Tensor:
-    """Return alpha - (1 - alpha) * cos(t) over a turn t."""
+    """Return alpha - (1 - alpha) * cos(t) for t from 0 to 2 pi."""
     return general_cosine(M, a=(alpha, 1 - alpha), sym=sym, **options)
 
 
 def hamming(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """Return 0.54 - 0.46 * cos(t) over a turn t."""
+    """Return 0.54 - 0.46 * cos(t) for t from 0 to 2 pi."""
     return general_hamming(M, sym=sym, **options)
 
 
 def hann(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """Return 0.5 - 0.5 * cos(t) over a turn t."""
+    """Return 0.5 - 0.5 * cos(t) for t from 0 to 2 pi."""
     return general_hamming(M, alpha=0.5, sym=sym, **options)
 
 
 def blackman(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """Return 0.42 - 0.5 * cos(t) + 0.08 * cos(2 * t) over a turn t."""
+    """Return 0.42 - 0.5 * cos(t) + 0.08 * cos(2 * t) for t from 0 to 2 pi."""
     return general_cosine(M, a=(0.42, 0.5, 0.08), sym=sym, **options)
 
 

@@ -162,7 +162,7 @@ def _is_costly_operand(node: Node) -> bool:
 
 
 def _viewed(node: Node, inputs_of: dict[Node, tuple[Any, ...]]) -> tuple[Node, bool]:
-    """Return the node whose elements a pending view shows, and True if it shows all of them in order.
+    """Return the base of a pending view, and True if the view has as many bytes and begins at the same place.
 
     Every other node is its own base.
     """

@@ -354,6 +354,7 @@ def fill(value, /, shape, dtype):
 def floor_divide_float(input, other, /):
     """Divide floats and round down, also infinite ones, for which NumPy and PyTorch return NaN or -1."""
     rest = np.fmod(input, other)
+    # Products with 0 keep NaN and the sign of zero.
     exact = (input - rest) / other - np.where((rest != 0) & ((rest < 0) != (other < 0)), 1, rest * 0)
     down = np.floor(exact)
     # The quotient is rounded: it can lie just below the integer that it stands for.

@@ -382,10 +382,18 @@ def test_row_edge_values(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin", "amax", "amin"])
-def test_ties(name: str) -> None:
+def test_ties_and_empty_rows(name: str) -> None:
     tied = nt.tensor([[3, 1, 3, 1], [2, 2, 2, 2]])
     for dim in (0, 1):
         assert check(name, ROWS[name], [tied], {"dim": dim})
+    for shape, dim in (((0,), 0), ((3, 0), 1), ((0, 3), 1)):
+        if shape == (0, 3):
+            assert FUNCTIONS[name](nt.zeros(shape), dim).shape == ROWS[name](torch.zeros(shape), dim).shape
+            continue
+        with pytest.raises(IndexError):
+            ROWS[name](torch.zeros(shape), dim)
+        with pytest.raises(IndexError):
+            FUNCTIONS[name](nt.zeros(shape), dim)
 
 
 # --- random shapes

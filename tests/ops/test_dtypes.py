@@ -28,6 +28,14 @@ def test_promotion_of_two_tensors(shapes: Any) -> None:
         assert (x * y).dtype.name == expected, (a, b)
 
 
+def test_true_division_of_integers() -> None:
+    for a, b in itertools.product(DTYPES, DTYPES):
+        x, y = nt.ones(2, dtype=a), nt.ones(2, dtype=b)
+        assert (x / y).dtype.name == NAMES[(to_torch(x) / to_torch(y)).dtype]
+    assert (nt.tensor([7]) / 2).tolist() == [3.5]
+    assert (nt.tensor([7]) // 2).dtype is nt.int64
+
+
 @pytest.mark.parametrize("number", [True, 2, 2.5], ids=str)
 @pytest.mark.parametrize("shape", [(2,), ()], ids=str)
 def test_promotion_with_numbers(number: Any, shape: Any) -> None:

@@ -236,6 +236,34 @@ def test_an_optimizer_of_the_program() -> None:
     np.testing.assert_allclose(*results, rtol=1e-4)
 
 
+def test_a_rule_of_the_program_writes_as_in_place_ops_do() -> None:
+    def steps(rule: Any, parameter: nt.Tensor) -> nt.optim.Optimizer:
+        class Own(nt.optim.SGD):
+            pass
+
+        Own.rule = staticmethod(rule)
+        optimizer = Own([parameter], lr=0.1)
+        (parameter * nt.arange(1.0, 1.0 + parameter.numel())).sum().backward()
+        optimizer.step()
+        return optimizer
+
+    def lookahead(p: Any, g: Any, slots: Any, options: Any) -> Any:
+        new = p - g * 0.1
+        return new, {"slow": new}
+
+    parameter = nt.ones(2, requires_grad=True)
+    slow = steps(lookahead, parameter).state[parameter]["slow"]
+    assert not slow.requires_grad
+    slow.mul_(2.0)
+    np.testing.assert_allclose(parameter.tolist(), [0.9, 0.8])
+    np.testing.assert_allclose(slow.tolist(), [1.8, 1.6])
+
+    with pytest.raises(nt.ShapeError, match=r"cannot change \[2\] to \[\]"):
+        steps(lambda p, g, slots, options: ((p - g).sum(), {}), nt.ones(2, requires_grad=True))
+    with pytest.raises(nt.ArgumentError, match="expanded"):
+        steps(lookahead, nt.ones(1).expand(3).requires_grad_())
+
+
 CHANGES: dict[str, Callable[[Any, Any], Any]] = {
     "numpy": lambda lib, group: group.update(lr=np.float32(0.1)),
     "tensor": lambda lib, group: group.update(lr=lib.tensor(0.1)),

@@ -49,7 +49,7 @@ class LoopParts:
         return Location(item)
 
     def result(self, output: Output, dtype: DType | None = None) -> Location:
-        """Return the memory of a result. One in another dtype, in row-major order, is converted at last."""
+        """Return the memory of a result. One in another dtype is converted after all other loops."""
         if dtype is None or dtype is output.dtype:
             self.add(BoundLoops((), ((output.item, output.nbytes),)))
             return Location(output.item)

@@ -608,13 +608,13 @@ def _remainder_by_long_division(e: Emitter, a: Value, b: Value) -> Value:
     divisor = e.larger(divisor, 1)
 
     def step(_: Value, state: list[Value]) -> list[Value]:
-        rest, bits = state
-        some = e.smaller(bits, 11)  # The shifted remainder fits 64 bits.
+        rest, remaining = state
+        shift = e.smaller(remaining, 11)  # The shifted remainder fits 64 bits.
 
         def divide() -> list[Value]:
-            return [e.op("urem", e.op("shl", rest, some), divisor), e.sub(bits, some)]
+            return [e.op("urem", e.op("shl", rest, shift), divisor), e.sub(remaining, shift)]
 
-        return e.branch(e.any(e.compare("ne", bits, 0)), divide, lambda: state)
+        return e.branch(e.any(e.compare("ne", remaining, 0)), divide, lambda: state)
 
     first = [e.op("urem", dividend, divisor), e.larger(e.sub(exponent, unit), 0)]
     rest, _ = e.loop(0, 2046, 11, first, step)
