@@ -151,7 +151,8 @@ def _with_longer_rows(space: Space, lanes: int) -> Space:
 def _as_tiles(space: Space, rows: int, outputs: int, lanes: int) -> tuple[Space, bool]:
     """Return the space, and True if a map should go over tiles: some inputs jump along rows but not across them.
 
-    The outer dimension along which most of these inputs are contiguous becomes the innermost outer one.
+    The outer dimension along which most of these inputs are contiguous becomes the innermost outer one. It is walked
+    from its end if most of them are reversed along it.
     """
     if rows or space.inner < lanes or any(stride != 1 for stride in space.inner_strides[:outputs]):
         return space, False
@@ -160,15 +161,25 @@ def _as_tiles(space: Space, rows: int, outputs: int, lanes: int) -> tuple[Space,
         for strides, inner in zip(space.outer_strides[outputs:], space.inner_strides[outputs:], strict=True)
         if inner not in (0, 1)
     ]
-    counts = [(extent >= lanes) * sum(s[axis] == 1 for s in jumping) for axis, extent in enumerate(space.outer)]
-    if not any(counts):
+    counts = {
+        (axis, step): sum(strides[axis] == step for strides in jumping)
+        for axis, extent in enumerate(space.outer)
+        for step in (1, -1)
+        if extent >= lanes
+    }
+    if not any(counts.values()):
         return space, False
-    best = counts.index(max(counts))
+    best, step = max(counts, key=counts.__getitem__)
 
     def moved(extents: tuple[int, ...]) -> tuple[int, ...]:
         return (*extents[:best], *extents[best + 1 :], extents[best])
 
-    return space._replace(outer=moved(space.outer), outer_strides=tuple(map(moved, space.outer_strides))), True
+    outer, strides = moved(space.outer), [moved(strides) for strides in space.outer_strides]
+    offsets = space.offsets
+    if step < 0:
+        offsets = tuple(start + (outer[-1] - 1) * s[-1] for start, s in zip(offsets, strides, strict=True))
+        strides = [(*rest, -last) for *rest, last in strides]
+    return space._replace(outer=outer, offsets=offsets, outer_strides=tuple(strides)), True
 
 
 # Stride along the lanes -> access; "strided" for all others.
