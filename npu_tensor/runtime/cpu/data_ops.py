@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -154,27 +154,51 @@ _COPY: Final = _program(1, lambda x: x)
 
 
 def _padding(task: Task) -> Composed | Refusal:
-    """Return the tasks of `pad_widths` with a constant: fill everything, then copy the operand into it."""
+    """Return the tasks of `pad_widths`: copy the operand, and fill the space around it or copy parts of it there."""
     (source,), (output,) = task.tensors, task.outputs
-    attributes = task.attributes
-    if attributes["mode"] != "constant":
-        return Refusal("compiled for constants only")
-    builder = ProgramBuilder()
-    fill = builder.program([builder.constant(as_parameter(attributes["value"]), output.dtype.register)])
-    builder = ProgramBuilder()
-    copy = builder.program([builder.load(0, output.dtype.register)])
-    widths = attributes["widths"]
+    widths, mode = task.attributes["widths"], task.attributes["mode"]
+    if mode != "constant" and any(width < 0 for each in widths for width in each):
+        return Refusal("compiled for constants only if widths are negative")
     shape = tuple(n + min(b, 0) + min(a, 0) for n, (b, a) in zip(source.layout.shape, widths, strict=True))
     part, place = (
         Layout(shape, strides, offset + sum(max(sign * b, 0) * s for s, (b, _) in zip(strides, widths, strict=True)))
         for (_, strides, offset), sign in ((source.layout, -1), (output.layout, 1))
     )
-    copied = output._replace(layout=place, donor=output.item)
-    tasks = (
-        _map_task(task, task.shape, [], [output], fill),
-        _map_task(task, shape, [source._replace(layout=part)], [copied], copy),
-    )
-    return Composed(tasks, {})
+    builder = ProgramBuilder()
+    copy = builder.program([builder.load(0, output.dtype.register)])
+    source = source._replace(layout=part)
+    if mode != "constant":
+        copied = _map_task(task, shape, [source], [output._replace(layout=place)], copy)
+        return Composed((copied, *_copied_edges(task, place, copy)), {})
+    builder = ProgramBuilder()
+    fill = builder.program([builder.constant(as_parameter(task.attributes["value"]), output.dtype.register)])
+    copied = _map_task(task, shape, [source], [output._replace(layout=place, donor=output.item)], copy)
+    return Composed((_map_task(task, task.shape, [], [output], fill), copied), {})
+
+
+def _copied_edges(task: Task, center: Layout, copy: Program) -> Iterator[Task]:
+    """Return the tasks that copy elements of a padded tensor to its edges, the last dimension first.
+
+    Each copy of a dimension includes the edges of those after it.
+    """
+    (output,) = task.outputs
+    step = {"reflect": -1, "replicate": 0, "circular": 1}[task.attributes["mode"]]
+    shape, strides, offset = center
+    for axis in reversed(range(len(shape))):
+        (before, after), extent, stride = task.attributes["widths"][axis], shape[axis], strides[axis]
+        # First elements to write and to read, relative to the first element that is not padding.
+        starts = (
+            (-before, {-1: before, 0: 0, 1: extent - before}[step]),
+            (extent, {-1: extent - 2, 0: extent - 1, 1: 0}[step]),
+        )
+        for width, (first, read) in zip((before, after), starts, strict=True):
+            if width:
+                extents = (*shape[:axis], width, *shape[axis + 1 :])
+                read_strides = (*strides[:axis], step * stride, *strides[axis + 1 :])
+                edge = TensorInput(output.item, output.dtype, Layout(extents, read_strides, offset + read * stride))
+                written = output._replace(layout=Layout(extents, strides, offset + first * stride), donor=output.item)
+                yield _map_task(task, extents, [edge], [written], copy)
+        shape, offset = (*shape[:axis], task.shape[axis], *shape[axis + 1 :]), offset - before * stride
 
 
 def _triangle(task: Task) -> Composed | Refusal:

@@ -43,6 +43,30 @@ def test_short_rows_of_which_parts_are_changed_in_place(length: int, threads: in
     np.testing.assert_array_equal(result, x)
 
 
+@pytest.mark.parametrize("flipped", [(0,), (1,), (2,), (0, 2), (0, 1, 2)])
+@pytest.mark.parametrize("order", [(2, 1, 0), (1, 2, 0)])
+def test_flipped_and_permuted_copies(order: tuple[int, ...], flipped: tuple[int, ...]) -> None:
+    x = sample("float32")
+    ours = nt.tensor(x).permute(order)
+    expected = np.flip(x.transpose(order), flipped)
+    np.testing.assert_array_equal(nt.flip(ours, flipped).numpy(), expected)
+    np.testing.assert_array_equal((nt.flip(ours, flipped) + ours).numpy(), expected + x.transpose(order))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "bool"])
+@pytest.mark.parametrize(("mode", "like"), [("reflect", "reflect"), ("replicate", "edge"), ("circular", "wrap")])
+def test_padding_by_copies(mode: str, like: Any, dtype: str, threads: int) -> None:
+    x = sample(dtype)
+    expected = np.pad(x, ((2, 3), (0, 69), (70, 1)), like)
+    with config.scope(threads=threads):
+        selection.reset()
+        np.testing.assert_array_equal(nt.pad(nt.tensor(x), (70, 1, 0, 69, 2, 3), mode).numpy(), expected)
+        turned = nt.tensor(x.T.copy()).permute(2, 1, 0)
+        np.testing.assert_array_equal(nt.pad(turned, (70, 1, 0, 69, 2, 3), mode).numpy(), expected)
+    selection.reset()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int16", "bool"])
 def test_flipped_and_every_second_element(dtype: str) -> None:
     x = sample(dtype)
