@@ -199,6 +199,11 @@ CASES: list[Case] = [
     ("unique", (torch.tensor([1.0, math.nan, math.nan, 1.0]),), {"return_counts": True}),
     *(("isin", (TIES, x), {"invert": invert}) for x in (torch.tensor([2, 7]), 1) for invert in (False, True)),
     ("isin", (M, torch.zeros(0)), {}),
+    *(("isin", (x, integers(100, 60)), {}) for x in (TIES, M, TIES.int(), 7)),
+    *(
+        ("isin", (torch.tensor([0.5, math.nan, -0.0, 9.0, -9.0]), torch.tensor(x)), {})
+        for x in ([0.5, math.nan] * 20, [0.0, 9.0] * 20, [-9.0, 0.1] * 20)
+    ),
     ("bincount", (torch.tensor([3, 0, 3, 1]),), {}),
     ("bincount", (torch.tensor([3, 0, 3, 1], dtype=torch.int8), normal(4)), {"minlength": 6}),
     ("bincount", (torch.tensor([3, 0, 3, 1]), torch.tensor([1, 2, 3, 4])), {}),
