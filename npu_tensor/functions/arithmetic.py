@@ -47,7 +47,14 @@ def result_type(*operands: Operand | np.generic) -> DType:
 # --- powers
 
 # Exponents with a cheaper exact form. PyTorch uses the same forms, so (-inf) ** 0.5 is NaN in both.
-_EXPONENTS = {2: ops.square, 3: ops.cube, 0.5: ops.sqrt, -0.5: ops.rsqrt, -1: ops.reciprocal}
+_EXPONENTS: dict[float, Callable[[Tensor], Tensor]] = {
+    -1: ops.reciprocal,
+    -0.5: ops.rsqrt,
+    0.5: ops.sqrt,
+    1: lambda x: x.clone(),
+    2: ops.square,
+    3: ops.cube,
+}
 
 
 @composite("pow", in_place=True)

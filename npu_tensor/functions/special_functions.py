@@ -86,21 +86,27 @@ _BERNOULLI: Final = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6
 _TERMS: Final = 20
 
 
-def hurwitz_zeta(s: Tensor, q: Tensor) -> Tensor:
-    """Return the sum of (q + k)^-s by the formula of Euler and Maclaurin, for s > 1 and q > -10."""
-    steps = from_array(np.arange(float(_TERMS)))
-    total = ((q.unsqueeze(-1) + steps) ** -s.unsqueeze(-1)).sum(-1)
+def hurwitz_zeta(s: Any, q: Tensor) -> Tensor:
+    """Return the sum of (q + k)^-s by the formula of Euler and Maclaurin, for s > 1 and q > -10.
+
+    An integer s that is not a tensor is faster: its small powers are products.
+    """
+    total = sum(1 / (q + k) ** s for k in range(_TERMS))
     w = q + _TERMS
-    total = total + w ** (1 - s) / (s - 1) + w**-s / 2
-    factor = s
+    power = 1 / w ** (s - 1)
+    total = total + power / (s - 1) + power / w / 2
+    term = s * power / w / w
     for place, number in enumerate(_BERNOULLI, 1):
-        total = total + number / math.factorial(2 * place) * factor * w ** (1 - s - 2 * place)
-        factor = factor * (s + 2 * place - 1) * (s + 2 * place)
-    total = ops.where_op((q <= 0) & (q == q.floor()), math.inf, total)
-    return ops.where_op(s == 1, math.inf, ops.where_op(s < 1, math.nan, total))
+        total = total + number / math.factorial(2 * place) * term
+        term = term * (s + 2 * place - 1) * (s + 2 * place) / (w * w)
+    return ops.where_op((q <= 0) & (q == q.floor()), math.inf, total)
 
 
-_elementwise("zeta", hurwitz_zeta, "Compute the Hurwitz zeta function, the sum of (other + k)^-input over k >= 0.", 2)
+def _zeta(s: Tensor, q: Tensor) -> Tensor:
+    return ops.where_op(s == 1, math.inf, ops.where_op(s < 1, math.nan, hurwitz_zeta(s, q)))
+
+
+_elementwise("zeta", _zeta, "Compute the Hurwitz zeta function, the sum of (other + k)^-input over k >= 0.", 2)
 
 
 # --- Bessel functions, by the trapezoidal rule where that is exact, and by Hankel's series beyond
@@ -229,9 +235,9 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     dtype, (x,) = _operands(input)
     if n > 1:
         factor = math.factorial(n) if n % 2 else -math.factorial(n)
-        return (factor * hurwitz_zeta(x * 0 + n + 1.0, x)).to(dtype)
+        return (factor * hurwitz_zeta(n + 1, x)).to(dtype)
     mirrored = ops.where_op(x < 0.5, 1 - x, x)
-    value = hurwitz_zeta(x * 0 + 2.0, mirrored)
+    value = hurwitz_zeta(2, mirrored)
     return ops.where_op(x < 0.5, (math.pi / (x * math.pi).sin()) ** 2 - value, value).to(dtype)
 
 
