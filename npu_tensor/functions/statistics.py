@@ -15,7 +15,7 @@ from npu_tensor.functions import signal_windows
 from npu_tensor.functions.arithmetic import result_type
 from npu_tensor.functions.creation import arange, zeros
 from npu_tensor.functions.reduce import norm, values_at
-from npu_tensor.functions.register import Operand, composite, require_float, tensor_of, wide
+from npu_tensor.functions.register import Operand, composite, converted, require_float, tensor_of, wide
 from npu_tensor.functions.scattering import index_add
 from npu_tensor.functions.search import bucketize
 from npu_tensor.functions.shape import ValuesIndices, gather, joined, sort
@@ -307,9 +307,8 @@ def _derivative(input: Tensor, dim: int, spacing: Operand, edge_order: int) -> T
     if extent <= edge_order:
         raise ShapeError(f"needs more than {edge_order} samples along dimension {dim}, not {extent}")
     f = (input if input.is_floating_point() else input.float()).movedim(dim, -1)
-    points = tensor_of(spacing)
-    x = points.to(f.dtype) if points.ndim else arange(extent, dtype=f.dtype) * points
-    steps = x[1:] - x[:-1]
+    points = converted(spacing, f.dtype)
+    steps = points[1:] - points[:-1] if points.ndim else points.expand(extent - 1)
     slopes = (f[..., 1:] - f[..., :-1]) / steps
     before, after = steps[:-1], steps[1:]
     inner = (slopes[..., :-1] * after + slopes[..., 1:] * before) / (before + after)

@@ -519,7 +519,7 @@ CASES: list[Case] = [
     *calls("trapezoid", (M, V), (X, normal(4, 5), {"dim": 1})),
     *(("gradient", (X,), {"edge_order": order}) for order in (1, 2)),
     *(("gradient", (M,), {"spacing": (V.abs().cumsum(0),), "dim": 1, "edge_order": order}) for order in (1, 2)),
-    *calls("gradient", (M, {"spacing": 0.5, "dim": (1, 0)})),
+    *calls("gradient", (M, {"spacing": 0.5, "dim": (1, 0)}), (M.double(), {"spacing": 0.1})),
     *((f"{name}_window", (length,), {}) for name in WINDOWS for length in (0, 1, 7)),
     *((f"{name}_window", (8, False), {"dtype": torch.float64}) for name in WINDOWS),
     *calls("hamming_window", (9, True, 0.3, 0.7)),
