@@ -1405,7 +1405,7 @@ def isfinite(input: Operand) -> Tensor:
 def isfinite_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Apply `isfinite` in place, which also changes the views of this tensor."""
 def isin(elements: Operand, test_elements: Operand, *, assume_unique: builtins.bool = False, invert: builtins.bool = False) -> Tensor:
-    """Return True for each element that is among test_elements. Elements are compared one by one.
+    """Return True for each element that is among test_elements.
 
     >>> nt.isin(nt.tensor([1, 2, 3]), nt.tensor([2, 5]))"""
 def isinf(input: Operand) -> Tensor:

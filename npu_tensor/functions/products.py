@@ -12,6 +12,7 @@ from npu_tensor import ops
 from npu_tensor.dtypes import bfloat16, float32, int8, int16, int32, uint8
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.register import Operand, composite, fitting, require_float, tensor_of
+from npu_tensor.functions.shape import cut, joined
 from npu_tensor.ops import registry
 from npu_tensor.ops.rules import dimension, unpacked
 from npu_tensor.spec import broadcast_shapes
@@ -321,8 +322,10 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     place = (shape.index(3) if 3 in shape else 0) if dim is None else dimension(dim, len(shape))
     if not shape or shape[place] != 3:
         raise ShapeError(f"needs a dimension of extent 3, not {list(shape)}")
-    a, b = input.expand(shape), other.expand(shape)
-    return a.roll(-1, place) * b.roll(1, place) - a.roll(1, place) * b.roll(-1, place)
+    # Elements 1, 2, 0 and 2, 0, 1 of the vectors are parts of the vectors written twice.
+    twice = [joined([vectors, vectors], place) for vectors in (input.expand(shape), other.expand(shape))]
+    (a, a_rolled), (b, b_rolled) = ((cut(each, place, 1, 4), cut(each, place, 2, 5)) for each in twice)
+    return a * b_rolled - a_rolled * b
 
 
 # --- Einstein summation

@@ -15,7 +15,7 @@ from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.creation import zeros
 from npu_tensor.functions.indexing import put, require_same_dtype
 from npu_tensor.functions.register import Operand, composite, tensor_of
-from npu_tensor.functions.shape import cat, cut, split, stack
+from npu_tensor.functions.shape import cat, cut, split
 from npu_tensor.functions.shape import pad as _pad
 from npu_tensor.ops import rules
 from npu_tensor.ops.rules import dimension, promoted, unpacked
@@ -181,8 +181,8 @@ def vander(x: Tensor, N: int | None = None, *, increasing: bool = False) -> Tens
     """
     count = x.shape[-1] if N is None else N
     x = x if x.is_floating_point() else x.to(int64)
-    powers = [x**exponent for exponent in range(count)]
-    return stack(powers if increasing else powers[::-1], -1) if powers else zeros(*x.shape, 0, dtype=x.dtype)
+    exponents = np.arange(count) if increasing else np.arange(count)[::-1]
+    return x.unsqueeze(-1) ** from_array(exponents, x.dtype)
 
 
 @composite()

@@ -15,7 +15,7 @@ from npu_tensor.functions import signal_windows
 from npu_tensor.functions.arithmetic import result_type
 from npu_tensor.functions.creation import arange, zeros
 from npu_tensor.functions.reduce import norm, values_at
-from npu_tensor.functions.register import Operand, composite, converted, require_float, tensor_of, wide
+from npu_tensor.functions.register import Operand, composite, converted, require_float, wide
 from npu_tensor.functions.scattering import index_add
 from npu_tensor.functions.search import bucketize
 from npu_tensor.functions.shape import ValuesIndices, gather, joined, sort
