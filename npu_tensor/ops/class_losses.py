@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from npu_tensor.dtypes import as_dtype
+from npu_tensor.dtypes import as_dtype, int64
 from npu_tensor.errors import ShapeError
 from npu_tensor.ops import rules
 from npu_tensor.ops.declare import Operand, Resolution
@@ -26,7 +26,7 @@ def _resolved(operands: tuple[Operand, ...], attributes: dict[str, Any], reduces
         raise ShapeError(f"needs one class per row, in the shape {list(per_row)}")
     register = x.dtype.register
     spec = Spec.of(per_row, as_dtype(register)) if reduces else x
-    registers = (register, target.dtype.register, *(register for _ in others))
+    registers = (register, int64.register, *(register for _ in others))  # `row_positions` are int64.
     return Resolution(spec, registers, {**attributes, "dim": dim}, (dim,), reduces)
 
 
@@ -37,7 +37,7 @@ def _mean_rule(operands: tuple[Operand, ...], attributes: dict[str, Any]) -> Res
     if losses.shape != target.shape:
         raise ShapeError("losses and targets must have one shape")
     dims = tuple(range(losses.ndim))
-    registers = (losses.dtype.register, target.dtype.register)
+    registers = (losses.dtype.register, int64.register)  # `ignore_index` may exceed int32.
     return Resolution(Spec.of((), losses.dtype), registers, attributes, dims, True)
 
 

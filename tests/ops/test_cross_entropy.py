@@ -59,6 +59,18 @@ def test_special_scores() -> None:
         np.testing.assert_allclose(result.numpy(), expected.numpy(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("ignore_index", [-100, 2, 1 << 40])
+def test_classes_of_int32(ignore_index: int) -> None:
+    scores, target = drawn((5, 7), 2)
+    x = torch.tensor(scores, requires_grad=True)
+    expected = torch.nn.functional.cross_entropy(x, torch.tensor(target), ignore_index=ignore_index)
+    expected.backward()
+    classes = nt.tensor(target.astype(np.int32))
+    loss, of_scores = loss_and_gradient(nt.tensor(scores), classes, nt.ones(()), ignore_index=ignore_index)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    np.testing.assert_allclose(of_scores.numpy(), x.grad.numpy(), rtol=1e-5, atol=1e-6)
+
+
 def test_second_derivatives() -> None:
     scores, target = drawn((4, 6), -100)
     x = torch.tensor(scores, dtype=torch.float64, requires_grad=True)
