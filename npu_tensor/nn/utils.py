@@ -12,7 +12,7 @@ from npu_tensor.functions.register import wide
 from npu_tensor.functions.shape import cat, stack
 from npu_tensor.tensor import Tensor
 
-__all__ = ["clip_grad_norm_", "parameters_to_vector"]
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "vector_to_parameters"]
 
 
 def clip_grad_norm_(
@@ -48,6 +48,34 @@ def clip_grad_norm_(
     return total
 
 
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
+    """Clamp the elements of gradients to [-clip_value, clip_value] in place.
+
+    Args:
+        parameters: Parameters whose gradients are clamped.
+        clip_value: Upper bound on the magnitude of an element.
+    """
+    for parameter in (parameters,) if isinstance(parameters, Tensor) else parameters:
+        if parameter.grad is not None:
+            with no_grad():
+                parameter.grad.clamp_(-clip_value, clip_value)
+
+
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """Concatenate the elements of all parameters."""
     return cat([each.reshape(-1) for each in parameters])
+
+
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Write consecutive elements of a vector to the parameters in place; inverse of `parameters_to_vector`.
+
+    Raises:
+        ArgumentError: The vector has another number of elements than the parameters.
+    """
+    several = [*parameters]
+    sizes = [each.numel() for each in several]
+    if list(vec.shape) != [sum(sizes)]:
+        raise ArgumentError(f"{sum(sizes)} elements of parameters need a vector of as many, not {list(vec.shape)}")
+    with no_grad():
+        for each, part in zip(several, vec.split(sizes), strict=True):
+            each.copy_(part.view_as(each))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from npu_tensor.errors import ArgumentError
@@ -14,9 +15,11 @@ from npu_tensor.tensor import Tensor
 
 __all__ = [
     "CosineAnnealingLR",
+    "ExponentialLR",
     "LRScheduler",
     "LambdaLR",
     "LinearLR",
+    "MultiStepLR",
     "OneCycleLR",
     "ReduceLROnPlateau",
     "SequentialLR",
@@ -145,6 +148,49 @@ class StepLR(LRScheduler):
     def get_lr(self) -> Sequence[float]:
         is_due = self.last_epoch and self.last_epoch % self.step_size == 0
         return [rate * self.gamma if is_due else rate for rate in self._current()]
+
+    def _first_lr(self) -> Sequence[float]:
+        return self.base_lrs
+
+
+class MultiStepLR(LRScheduler):
+    """Schedule that multiplies the rate by `gamma` at each milestone.
+
+    Args:
+        milestones: Numbers of steps after which the rate changes, in any order.
+        gamma: Factor of each change.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
+        self.milestones, self.gamma = Counter(milestones), gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> Sequence[float]:
+        factor = self._factor(self.last_epoch)
+        return [rate * factor for rate in self._current()]
+
+    def _first_lr(self) -> Sequence[float]:
+        return [base * self._factor(0) for base in self.base_lrs]
+
+    def _factor(self, epoch: int) -> float:
+        return self.gamma ** self.milestones.get(epoch, 0)  # A dict without defaults if a file was loaded.
+
+
+class ExponentialLR(LRScheduler):
+    """Schedule that multiplies the rate by `gamma` after every step.
+
+    Args:
+        gamma: Factor of each change.
+    """
+
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> Sequence[float]:
+        return [rate if self._is_initial else rate * self.gamma for rate in self._current()]
 
     def _first_lr(self) -> Sequence[float]:
         return self.base_lrs

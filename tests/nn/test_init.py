@@ -130,6 +130,28 @@ def test_clip_grad_norm_of_no_gradients_and_of_infinite_ones() -> None:
         nn.utils.clip_grad_norm_(tensor, 1.0, error_if_nonfinite=True)
 
 
+def test_clip_grad_value() -> None:
+    array = np.random.default_rng(0).standard_normal((3, 4))
+    results = []
+    for lib in (nt, torch):
+        leaf, without = lib.zeros(3, 4, dtype=lib.float64, requires_grad=True), lib.zeros(1, requires_grad=True)
+        leaf.grad = lib.from_numpy(array.copy())
+        lib.nn.utils.clip_grad_value_([leaf, without], 0.5)
+        lib.nn.utils.clip_grad_value_(leaf, 0.4)
+        results.append(leaf.grad.numpy())
+    np.testing.assert_array_equal(*results)
+
+
+def test_vectors_become_parameters() -> None:
+    layer, again = nn.Linear(2, 3), nn.Linear(2, 3)
+    nn.utils.vector_to_parameters(nn.utils.parameters_to_vector(layer.parameters()), again.parameters())
+    assert again.weight.tolist() == layer.weight.tolist()
+    assert again.bias.tolist() == layer.bias.tolist()
+    assert again.weight.requires_grad
+    with pytest.raises(ArgumentError, match=r"9 elements .*, not \[8\]"):
+        nn.utils.vector_to_parameters(nt.zeros(8), again.parameters())
+
+
 def test_parameters_to_vector() -> None:
     layer = nn.Linear(2, 3)
     expected = np.concatenate([layer.weight.numpy().reshape(-1), layer.bias.numpy()])

@@ -87,6 +87,8 @@ def test_losses_are_those_of_pytorch(case: str, captured: bool) -> None:
 
 SCHEDULES: dict[str, Callable[[Any, Any], Any]] = {
     "step": lambda lib, optimizer: lib.StepLR(optimizer, 7, 0.5),
+    "multi-step": lambda lib, optimizer: lib.MultiStepLR(optimizer, [12, 3, 12, 30], 0.5),
+    "exponential": lambda lib, optimizer: lib.ExponentialLR(optimizer, 0.9),
     "cosine": lambda lib, optimizer: lib.CosineAnnealingLR(optimizer, 20, 0.001),
     "linear": lambda lib, optimizer: lib.LinearLR(optimizer, 0.1, total_iters=10),
     "lambda": lambda lib, optimizer: lib.LambdaLR(optimizer, lambda step: 1 / (1 + step)),
@@ -106,6 +108,7 @@ CHAINS: dict[str, tuple[str, ...]] = {
     "cosine and linear": ("cosine", "linear"),
     "step and cosine": ("step", "cosine"),
     "step and lambda": ("step", "lambda"),
+    "multi-step and exponential": ("multi-step", "exponential"),
     "three": ("step", "linear", "cosine"),
 }
 
