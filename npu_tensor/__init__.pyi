@@ -2204,7 +2204,7 @@ def rope(input: Tensor, positions: Tensor, freq_factors: Tensor | None = None, *
     >>> nt.rope(nt.ones(2, 1, 4), nt.arange(2))"""
 def rot90(input: Tensor, k: builtins.int = 1, dims: Sequence[builtins.int] = (0, 1)) -> Tensor:
     """Rotate k times by a quarter turn from the first towards the second of two dimensions."""
-def round(input: Tensor, *, decimals: builtins.int = 0) -> Tensor:
+def round(input: Tensor, decimals: builtins.int = 0) -> Tensor:
     """Round to the nearest multiple of 10 ** -decimals, halves to even."""
 def round_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Apply `round` in place, which also changes the views of this tensor."""

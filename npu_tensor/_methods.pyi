@@ -1198,7 +1198,7 @@ class Methods:
         """Shift elements along dims; those pushed out enter at the other end. dims=None rolls the flattened tensor."""
     def rot90(self, k: builtins.int = 1, dims: Sequence[builtins.int] = (0, 1)) -> Tensor:
         """Rotate k times by a quarter turn from the first towards the second of two dimensions."""
-    def round(self, *, decimals: builtins.int = 0) -> Tensor:
+    def round(self, decimals: builtins.int = 0) -> Tensor:
         """Round to the nearest multiple of 10 ** -decimals, halves to even."""
     def round_(self, *args: Any, **kwargs: Any) -> Tensor:
         """Apply `round` in place, which also changes the views of this tensor."""

@@ -285,7 +285,7 @@ def clamp_max(input: Tensor, max: Operand) -> Tensor:
 
 
 @composite("round", in_place=True)
-def rounded(input: Tensor, *, decimals: int = 0) -> Tensor:
+def rounded(input: Tensor, decimals: int = 0) -> Tensor:
     """Round to the nearest multiple of 10 ** -decimals, halves to even."""
     if decimals == 0:
         return ops.round_op(input)
