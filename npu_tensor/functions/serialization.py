@@ -155,6 +155,8 @@ def _unreadable(f: File, safetensors: bool, error: Exception) -> ArgumentError:
     name = repr(name_of(f) or f)
     if safetensors:
         return ArgumentError(f"{name} is not a readable .safetensors file ({reason})")
+    if "allow_pickle" in reason:  # NumPy's advice for its own function, also for files that are not pickles
+        reason = "neither arrays nor tensors"
     return ArgumentError(
         f"{name} was written neither by nt.save nor by NumPy ({reason}); "
         "write old files of PyTorch again with torch.save, whose present format is read"

@@ -259,7 +259,8 @@ def _check(name: str, pattern: ImportedInput, value: Any) -> None:
     """Raise an error unless an argument has the dtype and shape of the input."""
     dtype, shape = pattern.dtype, pattern.shape
     if not isinstance(value, Tensor):
-        kind, hint = type(value).__name__, "convert arrays with nt.from_numpy and other tensors with nt.from_dlpack"
+        kind = f"{type(value).__module__}.{type(value).__name__}"
+        hint = "convert arrays with nt.from_numpy and other tensors with nt.from_dlpack"
         raise ArgumentError(f"argument {name!r} of the imported graph is a tensor of npu_tensor, not {kind}; {hint}")
     if dtype is not None and value.dtype is not dtype:
         raise DTypeError(f"argument {name!r} of the imported graph is {dtype.name}, not {brief(value)}")

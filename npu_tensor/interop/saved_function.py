@@ -46,7 +46,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from zipfile import ZipFile
 
 import numpy as np
@@ -153,7 +153,7 @@ def _are_tensors_by_name(obj: Any) -> bool:
     )
 
 
-def load(f: File) -> Any:
+def load(f: File, map_location: object = None, *, weights_only: bool = True) -> Any:
     """Read the tensor, the tensors by name, the nested value, or the function in a file.
 
     Reads files of `save`, of NumPy, of safetensors and of `torch.save`. The content determines the format, whatever the
@@ -162,6 +162,8 @@ def load(f: File) -> Any:
 
     Args:
         f: Path, or object with `read` and `seek` for bytes, which is read from its current position.
+        map_location: Accepted for compatibility, without effect: values go where they are needed.
+        weights_only: Accepted for compatibility, without effect: no file runs code.
 
     Returns:
         The tensor, the dict, or the nested value; for a function, a `SavedFunction`.
@@ -544,10 +546,15 @@ def _signature(capture: Mapping[str, Any], weights: Sequence[Spec]) -> _Signatur
     return _Signature(key, seeds, tuple(reversed(steps)), result, tuple(results), updates)
 
 
+def _refuse_exported(archive: MappedArchive) -> NoReturn:
+    raise ArgumentError("it is a program of torch.export, which nt.load_pt2 reads")
+
+
 _READERS: Final[Mapping[str, Callable[[MappedArchive], Any]]] = {
     _PROGRAM: _read,
     CHECKPOINT: read_checkpoint,
     TORCH_PICKLE: read_torch_checkpoint,
+    "/archive_format": _refuse_exported,
 }
 """Readers of archives by the end of the name of a member."""
 

@@ -309,6 +309,11 @@ def _at(module: str, qualified_name: str) -> Any:
     return value
 
 
+def _is_of_pytorch(function: Callable[..., Any]) -> bool:
+    torch = sys.modules.get("torch")  # Loaded if there is a module of it.
+    return torch is not None and isinstance(function, torch.nn.Module)
+
+
 _NOT_CAPTURED: Final = {
     "generator function": inspect.isgeneratorfunction,
     "coroutine function": inspect.iscoroutinefunction,
@@ -336,13 +341,15 @@ def jit(function: Callable[P, R]) -> Jitted[P, R]:
         Callable with the same signature.
 
     Raises:
-        ArgumentError: `function` is not callable.
+        ArgumentError: `function` is not callable, or a module of PyTorch.
         TypeError: The function is a generator or asynchronous.
 
     A call raises CaptureError if the function reads a value or changes an argument. Tensors then keep their values.
     """
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not {function!r}")
+    if _is_of_pytorch(function):
+        raise ArgumentError("jit takes functions of npu_tensor's tensors; from_torch converts a torch.nn.Module")
     body = inspect.unwrap(functools.partial(function).func)
     for kind, is_kind in _NOT_CAPTURED.items():
         if is_kind(body) or is_kind(type(body).__call__):

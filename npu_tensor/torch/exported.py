@@ -32,7 +32,13 @@ def from_torch(module: torch.nn.Module, *args: Any, **kwargs: Any) -> ImportedMo
     """
     if not isinstance(module, torch.nn.Module):
         raise ArgumentError(f"from_torch takes a torch.nn.Module, not {type(module).__name__}")
-    return from_exported(torch.export.export(module, args, kwargs))
+    try:
+        program = torch.export.export(module, args, kwargs)
+    except Exception as error:  # of the user's own code
+        if len(args) == 1 and isinstance(args[0], tuple):
+            error.add_note("from_torch takes arguments as the module does: from_torch(module, x, y)")
+        raise
+    return from_exported(program)
 
 
 def from_exported(program: ExportedProgram) -> ImportedModule:

@@ -129,7 +129,7 @@ def test_checkpoints_of_pytorch(tmp_path: Path) -> None:
         torch.float32: torch.int8,
     }
     torch.save(expected | others, tmp_path / "checkpoint.pt")
-    loaded = nt.load(tmp_path / "checkpoint.pt")
+    loaded = nt.load(tmp_path / "checkpoint.pt", map_location="cpu", weights_only=True)
     assert loaded.pop("shape") == (2, 3)
     assert loaded.pop("devices") == ["cpu", "cuda:1"]
     assert loaded.pop(nt.float32) is nt.int8

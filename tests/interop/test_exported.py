@@ -112,7 +112,12 @@ def test_importing_npu_tensor_does_not_import_pytorch() -> None:
 
 
 def test_other_objects_are_refused() -> None:
+    with pytest.raises(nt.ArgumentError, match=r"from_torch converts a torch\.nn\.Module"):
+        nt.jit(torch.nn.Linear(2, 3))
     with pytest.raises(nt.ArgumentError, match=r"from_torch takes a torch.nn.Module, not int"):
         nt.from_torch(3)
+    with pytest.raises(Exception, match="linear") as raised:
+        nt.from_torch(torch.nn.Linear(2, 3), (torch.ones(1, 2),))
+    assert any("from_torch(module, x, y)" in note for note in raised.value.__notes__)
     with pytest.raises(nt.ArgumentError, match=r"from_exported takes a torch.export.ExportedProgram, not int"):
         nt.from_exported(3)

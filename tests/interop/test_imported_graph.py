@@ -97,7 +97,7 @@ def test_ops_have_the_lines_of_the_model(place: str, line: str) -> None:
             (np.ones((1, 2)),),
             {},
             nt.ArgumentError,
-            "'x' .* is a tensor of npu_tensor, not ndarray; convert",
+            "'x' .* is a tensor of npu_tensor, not numpy.ndarray; convert",
         ),
         ((nt.ones(1, 2, dtype=nt.int32),), {}, nt.DTypeError, r"is float32, not int32\[1, 2\]"),
         ((nt.ones(1, 3),), {}, nt.ShapeError, r"has the shape \[any, 2\], not float32\[1, 3\]"),

@@ -235,6 +235,12 @@ def test_files_that_are_not_valid(change: Any, message: str) -> None:
         nt.load_pt2(changed(file, change))
 
 
+def test_load_names_the_function_for_programs() -> None:
+    _, file = exported(torch.nn.Linear(4, 8), torch.ones(3, 4))
+    with pytest.raises(nt.ArgumentError, match=r"program of torch\.export, which nt\.load_pt2 reads"):
+        nt.load(file)
+
+
 def test_truncated_and_flipped_files_raise_our_errors() -> None:
     whole = exported(torch.nn.Sequential(torch.nn.Linear(4, 8)), torch.ones(3, 4))[1].getvalue()
     rng = np.random.default_rng(0)
