@@ -98,12 +98,12 @@ class Choice(NamedTuple):
     """Instructions that a core executes.
 
     Attributes:
-        program: Program that they belong to.
-        numbers: Their numbers, ascending, without those that only cheaper forms of others would read.
-        precision: Precision that each needs.
-        forms: Cheaper forms of some.
-        invariant: Those of the caller that are the same in every iteration of the loop.
-        short: Those of the caller that are registers of bfloat16.
+        program: Program of the instructions.
+        numbers: Instructions to execute, ascending. Operands that only bypassed forms read are not among them.
+        precision: Precision of each instruction.
+        forms: Cheaper functions, by instruction number.
+        invariant: Given instructions with the same value in every iteration of the loop.
+        short: Given instructions whose registers hold bfloat16.
     """
 
     program: Program

@@ -59,15 +59,15 @@ def cores_per_column(array: Array, inputs: int, outputs: int) -> int:
     return max(cores for cores in range(1, array.core_rows + 1) if cores == 1 or cores * most + least <= channels)
 
 
-def divide(columns: int, first: Any, second: Any) -> tuple[Any, Any]:
-    """Divide columns among the parts of a task that is cut in two ways; their numbers may be arrays.
+def divide(columns: int, first_parts: Any, second_parts: Any) -> tuple[Any, Any]:
+    """Divide columns between the two ways in which a task is cut; the numbers of parts may be arrays.
 
-    The busiest column decides, then fewer columns. Powers of two make few configurations. A column without work would
-    wait forever.
+    Returns powers of two, whose product is at most `columns`, that minimize the rounds of the busiest column. Fewer
+    columns win ties. Neither factor exceeds its number of parts, because a column without work waits forever.
     """
     powers = [1 << bits for bits in range(columns.bit_length())]
     pairs = np.array([(a, b) for a in powers for b in powers if a * b <= columns])
-    a, b = (np.asarray(number)[..., None] for number in (first, second))
+    a, b = (np.asarray(number)[..., None] for number in (first_parts, second_parts))
     rounds = -(-a // pairs[:, 0]) * -(-b // pairs[:, 1]) + np.prod(pairs, 1) / 1024
     rounds = np.where((pairs[:, 0] <= a) & (pairs[:, 1] <= b), rounds, np.inf)
     best = pairs[np.argmin(rounds, -1)]

@@ -137,7 +137,7 @@ def idle(*fifos: str) -> Design:
 
 
 def once(work: Callable[..., None]) -> Callable[..., None]:
-    """Return the body of a core that calls this with one object of each fifo."""
+    """Return the body of a core that calls `work` with one object of each fifo."""
 
     def body(*ends: Any) -> None:
         work(*(end.acquire(1) for end in ends))

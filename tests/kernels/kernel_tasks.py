@@ -97,7 +97,8 @@ def conv_of(result: Tensor) -> Task:
 def nmse(found: Array, expected: Array) -> float:
     """Normalized mean square error; results must be zeros if those expected are."""
     found, expected = found.astype(np.float64), expected.astype(np.float64)
-    return float(((found - expected) ** 2).sum() / ((expected**2).sum() or 1.0))
+    error, power = float(((found - expected) ** 2).sum()), float((expected**2).sum())
+    return error / power if power else math.inf if error else 0.0
 
 
 def clipped(values: Array, least: int = -128) -> Array:

@@ -154,7 +154,8 @@ def channels(index: Index) -> Iterator[Violation]:
     for (tile, direction), names in users.items():
         limit = LIMITS[tile.kind].channels
         if len(names) > limit:
-            message = f"{tile} needs {len(names)} {direction}put DMA channels ({', '.join(names)}), and has {limit}."
+            kind = {"in": "input", "out": "output"}[direction]
+            message = f"{tile} needs {len(names)} {kind} DMA channels ({', '.join(names)}), and has {limit}."
             yield Violation("DMA channels", str(tile), message)
 
 

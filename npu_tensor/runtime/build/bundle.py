@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from npu_tensor.config import config
+from npu_tensor.dataflow.array import ARRAYS
 from npu_tensor.dataflow.checks.limits import HOST_BUFFERS
 from npu_tensor.errors import BuildError
 from npu_tensor.runtime.build import mlir_aie
@@ -57,8 +58,8 @@ def bundle(arch: str, artifacts: Sequence[Artifact]) -> tuple[Artifact, Mapping[
     name. Raises BuildError if there is no xclbinutil or it fails; it is transient, as packing takes little time.
     """
     # The widest first: it determines the number of columns of the context.
-    kernels = {each.key: each for each in artifacts}.values()
-    ordered = sorted(kernels, key=lambda each: (-each.description["made_from"]["columns"], each.key))
+    columns = {each.key: _columns(each) or ARRAYS[arch].columns for each in artifacts}
+    ordered = sorted({each.key: each for each in artifacts}.values(), key=lambda each: (-columns[each.key], each.key))
     names = {each.key: f"KERNEL_{number}" if number else None for number, each in enumerate(ordered)}
     made_from = {"arch": arch, "kernels": [each.key for each in ordered]}
     key = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
@@ -75,6 +76,11 @@ def bundle(arch: str, artifacts: Sequence[Artifact]) -> tuple[Artifact, Mapping[
 
 _packed: Final[dict[str, Artifact]] = {}
 """Bundles by key. Each launch of a plan requests one, and the cache verifies files at each lookup."""
+
+
+def _columns(artifact: Artifact) -> int:
+    """Return the number of columns in the description of a kernel, or 0."""
+    return int(artifact.description.get("made_from", artifact.description).get("columns", 0))
 
 
 def _pack(artifacts: Sequence[Artifact], names: Mapping[str, str | None], directory: Path) -> dict[str, Path]:

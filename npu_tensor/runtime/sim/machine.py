@@ -114,7 +114,8 @@ class Machine:
                 self._core_ring(fifo, home, fifo.producer, *fifo.consumers)
         self._buffers: dict[str, Bytes] = {}
         for name, item in self._index.memory.items():
-            block = self._buffers[name] = self._memory.allocate(item.type.nbytes, f"buffer {name}")
+            kind = "buffer" if isinstance(item, CoreBuffer) else "parameter"
+            block = self._buffers[name] = self._memory.allocate(item.type.nbytes, f"{kind} {name}")
             if isinstance(item, CoreBuffer) and item.initial is not None:
                 block[:] = np.frombuffer(item.initial, np.uint8)
         self._workers = [self._worker(worker, entries) for worker in design.workers]

@@ -61,8 +61,10 @@ class XrtProgram(NpuProgram):
 
 
 def read_program(program: ArrayProgram, artifact: Artifact) -> XrtProgram:
-    """Create the XRT program for the binary in an artifact. Raises BuildError if a file of it is invalid."""
-    if ".elf" in artifact.files:
+    """Create the XRT program for the binary in an artifact. Raises BuildError if its files do not fit."""
+    if ".xclbin" not in artifact.files:
+        if any(run.design.run_words for run in program.runs):
+            raise BuildError(f"{artifact.name} has runtime parameters, which cannot be set in a full ELF")
         return XrtProgram(
             name=program.name,
             key=artifact.key,

@@ -88,3 +88,20 @@ def test_out_of_memory() -> None:
     assert pool.nbytes == 6 * PAGE
     del kept
     assert pool.take(8 * PAGE).block.nbytes == 8 * PAGE
+
+
+def test_a_discarded_block_is_never_handed_out_again() -> None:
+    """The NPU may still write it; XRT frees it when that is over."""
+    driver = Driver()
+    pool = BlockPool(driver.create, UNLIMITED)
+    lease = pool.take(PAGE)
+    block = lease.block
+    pool.discard(lease)
+    pool.discard(lease)
+    assert pool.nbytes == 0
+    assert driver.used == PAGE  # The lease is still alive.
+    del lease
+    assert pool.take(PAGE).block is not block
+    del block
+    gc.collect()
+    assert driver.used == PAGE

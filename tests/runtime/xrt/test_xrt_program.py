@@ -85,6 +85,11 @@ def test_an_elf_has_its_instructions_inside(tmp_path: Path) -> None:
     assert [(part.instructions, part.parameters) for part in program.parts] == [(None, ())]
 
 
+def test_an_elf_cannot_have_runtime_parameters(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="affine-1024 has runtime parameters, which cannot be set in a full ELF"):
+        read_program(ArrayProgram.of(affine(), "affine-1024"), artifact(tmp_path, suffix=".elf"))
+
+
 @pytest.mark.parametrize("places", [b"{}", b'{"words": "a"}', b"[]", b"", b"\xff\xfe"])
 def test_invalid_places_of_parameters(tmp_path: Path, places: bytes) -> None:
     with pytest.raises(BuildError, match=r"kernel_parameters\.json lacks addresses of the runtime parameters of"):
