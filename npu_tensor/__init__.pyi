@@ -1487,7 +1487,7 @@ def lgamma(input: Operand) -> Tensor:
     """Compute the natural logarithm of |gamma(input)|; infinite at 0 and at negative integers."""
 def lgamma_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Apply `lgamma` in place, which also changes the views of this tensor."""
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(input: Operand, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return input @ weight.T + bias in the dtype of input.
 
     Args:

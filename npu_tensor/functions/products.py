@@ -180,7 +180,7 @@ def trace(input: Tensor) -> Tensor:
 
 
 @composite(method=False)
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(input: Operand, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return input @ weight.T + bias in the dtype of input.
 
     Args:
@@ -192,6 +192,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     Returns:
         Tensor (..., out features).
     """
+    input = tensor_of(input)
     dtype, ndim = input.dtype, weight.ndim
     if ndim not in (1, 2):
         raise ShapeError(f"weight must have one or two dimensions, not {ndim}")

@@ -464,3 +464,10 @@ def test_assigned_tensors_take_the_place_of_parameters_and_buffers() -> None:
     with pytest.raises(nt.ArgumentError, match="size mismatch for weight"):
         module.load_state_dict(state | {"weight": nt.ones(4)}, assign=True)
     assert module.weight.dtype is nt.bfloat16
+
+
+def test_linear_takes_arrays_and_names_other_types() -> None:
+    layer = nt.nn.Linear(2, 3)
+    assert layer(np.ones((4, 2), np.float32)).shape == (4, 3)
+    with pytest.raises(TypeError, match="expected a Tensor, a NumPy array or a Python number, not list"):
+        layer([1.0, 2.0])
