@@ -112,9 +112,10 @@ def _work(row: RowProgram, arch: Arch, choice: Choice) -> LoopWork:
     return work(row.program, arch, row.lanes, choice.precision, choice.numbers, choice.forms, memory)
 
 
-def _bytes(row: RowProgram, precision: Precision, number: int) -> int:
+def _bytes(row: RowProgram, choice: Choice, number: int) -> int:
     """Estimate the bytes of one instruction."""
-    return program_bytes(row.program, {number: precision}, (number,)) - program_bytes(row.program, {}, ())
+    chosen = program_bytes(row.program, choice.precision, (number,), choice.forms)
+    return chosen - program_bytes(row.program, {}, ())
 
 
 @lru_cache(maxsize=4096)
@@ -191,7 +192,7 @@ def walk_bytes(row: RowProgram, walk: RowWalk) -> int:
 def vector_bytes(row: RowProgram, walk: RowWalk) -> int:
     """Estimate the machine code of a walk for one vector."""
     choice = _for_vectors(row, walk)
-    return sum(_bytes(row, choice.precision.get(number, "full"), number) for number in choice.numbers)
+    return sum(_bytes(row, choice, number) for number in choice.numbers)
 
 
 @lru_cache(maxsize=1024)
@@ -203,7 +204,7 @@ def row_bytes(row: RowProgram) -> int:
         choice = _for_row(row, walk)
         for number in choice.numbers:
             exactness = choice.precision.get(number, "full")
-            nbytes = _bytes(row, exactness, number)
+            nbytes = _bytes(row, choice, number)
             function = row.program.instructions[number].primitive, exactness
             if nbytes > CALLED_BYTES and function in called:
                 nbytes = CALL_BYTES
