@@ -105,7 +105,7 @@ def _entries(arch: str | None, config: Path | None) -> Sequence[Entry]:
     """Return the named kernels: the representative ones, or those of a configuration, which must be valid."""
     if config is None:
         return representative.entries(_arch(arch))
-    entries = config_file.valid(config_file.load(config), str(config))
+    entries = config_file.require_valid(config_file.load(config), str(config))
     return [entry for entry in entries if arch is None or entry.arch == arch_of(arch)]
 
 

@@ -153,7 +153,7 @@ def load(path: Path, kernels_dir: Path | None = None) -> list[Entry | Problem]:
 
 
 def load_for(name: str, kernels_dir: Path | None, arches: Sequence[str]) -> tuple[list[Entry], list[Problem]]:
-    """Load the kernels for these arrays, or for all. Return them and the problems, which are logged.
+    """Load the kernels for these arrays, or for all, and the problems in the file, which are logged.
 
     `name` is a file or an installed example. Raises ArgumentError if the file is not a configuration.
     """
@@ -165,7 +165,7 @@ def load_for(name: str, kernels_dir: Path | None, arches: Sequence[str]) -> tupl
     return [entry for entry in entries if not arches or entry.arch in arches], problems
 
 
-def valid(kernels: Sequence[Entry | Problem], file: str) -> list[Entry]:
+def require_valid(kernels: Sequence[Entry | Problem], file: str) -> list[Entry]:
     """Return the kernels of a file. Raises ArgumentError with all problems if there are some."""
     problems = [str(value) for value in kernels if isinstance(value, Problem)]
     if problems:

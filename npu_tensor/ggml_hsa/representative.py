@@ -275,4 +275,4 @@ def entries(arch: Arch) -> tuple[Entry, ...]:
         for variant in VARIANTS
         for dtype in variant.dtypes
     ]
-    return tuple(config_file.valid(config_file.read({"kernels": kernels}), __name__))
+    return tuple(config_file.require_valid(config_file.read({"kernels": kernels}), __name__))

@@ -38,7 +38,7 @@ def bfloat16(*shape: int, seed: int = 0) -> nt.Tensor:
 
 
 def load(path: Path) -> list[Entry]:
-    return config_file.valid(config_file.load(path), str(path))
+    return config_file.require_valid(config_file.load(path), str(path))
 
 
 def recorded(path: Path) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ def test_generated_kernels_are_found_where_there_is_no_mlir_aie(
         assert described["made_from"]["toolchain"] == f"mlir_aie{VERSION}-llvm_aie{PEANO}"
         for path in (output / arch).glob("*.json"):
             assert str(tmp_path) not in path.read_text()
-    entries = config_file.valid(config_file.load(config_file.find("minimal")), "minimal")
+    entries = config_file.require_valid(config_file.load(config_file.find("minimal")), "minimal")
     with config.scope(kernel_dirs=(output,), jit=False, cache_path=str(tmp_path / "empty")):
         for entry in entries:
             result = KernelLibrary(IronBackend()).find(entry.request())
