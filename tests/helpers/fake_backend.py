@@ -6,11 +6,11 @@ from typing import Any
 
 from npu_tensor.dataflow.array_program import ArrayProgram
 from npu_tensor.dataflow.design import Design
-from npu_tensor.runtime.store.requests import AnyRequest, Unit
+from npu_tensor.runtime.store.requests import AnyRequest, Unit, digest
 
 
 class FakeBackend:
-    """Writes files that name the kernel, and counts.
+    """Writes files that name the kernel and the digest of its design, and counts.
 
     Attributes:
         built: Names of the requests, in order.
@@ -47,6 +47,7 @@ class FakeBackend:
         self.built.append(request.name)
         if self.failure is not None:
             raise self.failure
+        origin = f"of {request.name} by {self.version} from {digest(self.unit(request.design))}"
         for suffix in self.formats[0]:
-            (directory / f"out{suffix}").write_text(f"{suffix} of {request.name} by {self.version}")
+            (directory / f"out{suffix}").write_text(f"{suffix} {origin}")
         return {suffix: directory / f"out{suffix}" for suffix in self.formats[0]}

@@ -63,7 +63,7 @@ def test_places_are_asked_in_order(tmp_path: Path) -> None:
         ready = KernelLibrary(backend).find(kernel)
     assert ready.origin == "precompiled"
     assert ready.files[".bin"] == tmp_path / "ready" / "aie2p" / "free_name.bin"
-    assert ready.files[".bin"].read_text() == f".bin of {NAME} by fake1.0"
+    assert ready.files[".bin"].read_text() == f".bin of {NAME} by fake1.0 from {digest(kernel.design.configuration)}"
     assert backend.built == [NAME]
 
 
