@@ -90,6 +90,12 @@ def test_an_elf_cannot_have_runtime_parameters(tmp_path: Path) -> None:
         read_program(ArrayProgram.of(affine(), "affine-1024"), artifact(tmp_path, suffix=".elf"))
 
 
+def test_an_xclbin_is_preferred_to_an_elf(tmp_path: Path) -> None:
+    program = read(tmp_path, lambda contents: contents.update({".elf": b"another file"}))
+    assert not program.is_elf
+    assert program.path == tmp_path / "kernel.xclbin"
+
+
 @pytest.mark.parametrize("places", [b"{}", b'{"words": "a"}', b"[]", b"", b"\xff\xfe"])
 def test_invalid_places_of_parameters(tmp_path: Path, places: bytes) -> None:
     with pytest.raises(BuildError, match=r"kernel_parameters\.json lacks addresses of the runtime parameters of"):
