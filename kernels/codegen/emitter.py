@@ -12,6 +12,7 @@ Instructions that the caller computes itself (loads, scalars, row reductions) ar
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -94,7 +95,8 @@ APPROXIMATE_FORMS: Final[Mapping[Arch, Mapping[str, str]]] = {
 }
 
 
-class Choice(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Choice:
     """Instructions that a core executes.
 
     Attributes:

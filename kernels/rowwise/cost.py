@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -101,7 +102,7 @@ def _chosen(
     precision: Precision = "half" if rough_values(row).issuperset(roots) else "full"
     same = [number for number, differs in enumerate(varying(row)) if not differs]
     choice = choose(row.program, known, precision, roots, same, short_loads(row), by_reciprocal)
-    return choice._replace(numbers=(*(number for number in choice.numbers if number not in known), *more))
+    return replace(choice, numbers=(*(number for number in choice.numbers if number not in known), *more))
 
 
 def _work(row: RowProgram, arch: Arch, choice: Choice) -> LoopWork:
@@ -230,7 +231,7 @@ def costly_value(row: RowProgram) -> tuple[int, ...]:
         cost = {}
         for number in values:
             again = [n for n in needed(row.program, [number]) if n in values]
-            cost[number] = _work(row, "aie2", chosen._replace(numbers=tuple(again))).interval
+            cost[number] = _work(row, "aie2", replace(chosen, numbers=tuple(again))).interval
         costly = {number for number in values if cost[number] >= COSTLY}
         for number in worth_keeping(row.program, walk.roots, computed & costly):
             if cost[number] > most:
