@@ -1874,18 +1874,13 @@ def nanmean(input: Tensor, dim: Dims = None, keepdim: builtins.bool = False, *, 
 def nanmedian(input: Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Any:
     """Return the lower median of all elements that are not NaN, or (values, indices) along dim."""
 def nanquantile(input: Tensor, q: builtins.float | Sequence[builtins.float] | Tensor, dim: builtins.int | None = None, keepdim: builtins.bool = False, *, interpolation: builtins.str = 'linear') -> Tensor:
-    """Return the q-th quantile along dim of the elements that are not NaN; NaN if there are none.
+    """Return the q-th quantile along dim of the elements that are not NaN, like `quantile`; NaN if there are none.
 
     Args:
         input: float32 or float64 of any shape.
         q: Number in [0, 1], or a vector of them, which adds a first dimension.
         dim: Dimension to reduce; None for all elements.
-        interpolation: Value between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint".
-
-    Raises:
-        ArgumentError: A number q is outside [0, 1], or `interpolation` has another value.
-        DimensionError: An element of a tensor q is outside [0, 1], raised where the value is read; or there are no
-            elements."""
+        interpolation: Value between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint"."""
 def nansum(input: Tensor, dim: Dims = None, keepdim: builtins.bool = False, *, dtype: Any = None) -> Tensor:
     """Return the sum over dim (None for all) of the elements that are not NaN."""
 def narrow(input: Tensor, dim: builtins.int, start: builtins.int, length: builtins.int) -> Tensor:

@@ -545,13 +545,12 @@ class Tensor(Methods):
         uniform: True if all its elements are equal, so that the order of the writes does not matter.
         """
         result = self._fitting(result, uniform)
-        own, node = self._node, result._node
         if (watch := current_watch()) is not None:
             watch.read(result)
             _note_change(watch, self, sys._getframe(1))
             if watch.is_outside(result._node):  # An op inside the function reads the value again at each call.
                 result = record(ops.reshape.op, (result,), (result.shape,))
-            own, node = self._node, result._node
+        own, node = self._node, result._node
         if own.history is not None and active:
             leaf = leaf_of(own)
             if grad_mode.enabled and (leaf is not None or _shows_a_leaf(self)):

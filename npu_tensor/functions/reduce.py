@@ -177,80 +177,95 @@ _WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def _quantile_function(name: str, skips_nan: bool, text: str) -> None:
-    """Publish quantile or nanquantile."""
+@composite()
+def quantile(
+    input: Tensor,
+    q: float | Sequence[float] | Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+) -> Tensor:
+    """Return the q-th quantile of the elements along dim. NaN wins.
 
-    def quantile(
-        input: Tensor,
-        q: float | Sequence[float] | Tensor,
-        dim: int | None = None,
-        keepdim: bool = False,
-        *,
-        interpolation: str = "linear",
-    ) -> Tensor:
-        known = (*_WEIGHTS, *_ROUNDINGS)
-        if interpolation not in known:
-            raise ArgumentError(f"interpolation must be one of {', '.join(known)}, not {interpolation!r}")
-        if not isinstance(q, Tensor):
-            numbers = np.asarray(q, np.float64)
-            if not np.all((numbers >= 0) & (numbers <= 1)):
-                raise ArgumentError(f"q must be from 0 to 1, not {q}")
-            q = from_array(numbers)
-        if input.dtype not in (float32, float64):
-            raise DTypeError(f"takes float32 and float64, not {input.dtype.name}")
-        place = 0 if dim is None else dimension(dim, input.ndim)
-        whole = dim is None or not input.ndim
-        rows = input.reshape(input.numel()) if whole else input
-        if not rows.numel():
-            raise DimensionError("an empty tensor has no quantile")
-        ordered = rows.movedim(place, -1).sort(-1).values
-        count: Any = ordered.shape[-1]
-        ranks = q.to(input.dtype)
-        if skips_nan:  # Sorting puts NaN last.
-            count = (ordered == ordered).sum(-1, keepdim=True).clamp(min=1).to(input.dtype)
-            ranks = ranks.reshape(-1)
-        # A wrong q becomes a rank that is out of range, which `take` refuses when it runs.
-        rank = ops.where_op((ranks >= 0) & (ranks <= 1), ranks * (count - 1), float(ordered.shape[-1]))
+    Args:
+        input: float32 or float64 of any shape.
+        q: Number in [0, 1], or a vector of them, which adds a first dimension.
+        dim: Dimension to reduce; None for all elements.
+        interpolation: Value between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint".
 
-        def select(number: Tensor) -> Tensor:
-            take = ops.gather_along if skips_nan else ops.take_op
-            return take(ordered, number.long(), -1, "q must be from 0 to 1; the rank")
-
-        if interpolation in _ROUNDINGS:
-            result = select(_ROUNDINGS[interpolation](rank))
-        else:
-            result = ops.lerp(select(rank.floor()), select(rank.ceil()), _WEIGHTS[interpolation](rank))
-        if skips_nan:
-            result = result if q.ndim else result.squeeze(-1)
-        else:
-            last = ordered[..., -1]
-            result = ops.where_op((last.unsqueeze(-1) if q.ndim else last).isnan(), math.nan, result)
-        if q.ndim:
-            result = result.movedim(-1, 0)
-        if not keepdim:
-            return result
-        trailing = (1,) * input.ndim if whole else (*input.shape[:place], 1, *input.shape[place + 1 :])
-        return result.reshape(*q.shape, *trailing)
-
-    quantile.__doc__ = f"""
-        Return the q-th quantile {text}
-
-        Args:
-            input: float32 or float64 of any shape.
-            q: Number in [0, 1], or a vector of them, which adds a first dimension.
-            dim: Dimension to reduce; None for all elements.
-            interpolation: Value between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint".
-
-        Raises:
-            ArgumentError: A number q is outside [0, 1], or `interpolation` has another value.
-            DimensionError: An element of a tensor q is outside [0, 1], raised where the value is read; or there are no
-                elements.
+    Raises:
+        ArgumentError: A number q is outside [0, 1], or `interpolation` has another value.
+        DimensionError: An element of a tensor q is outside [0, 1], raised where the value is read; or there are no
+            elements.
     """
-    composite(name)(quantile)
+    return _quantile(input, q, dim, keepdim, interpolation, False)
 
 
-_quantile_function("quantile", False, "of the elements along dim. NaN wins.")
-_quantile_function("nanquantile", True, "along dim of the elements that are not NaN; NaN if there are none.")
+@composite()
+def nanquantile(
+    input: Tensor,
+    q: float | Sequence[float] | Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+) -> Tensor:
+    """Return the q-th quantile along dim of the elements that are not NaN, like `quantile`; NaN if there are none.
+
+    Args:
+        input: float32 or float64 of any shape.
+        q: Number in [0, 1], or a vector of them, which adds a first dimension.
+        dim: Dimension to reduce; None for all elements.
+        interpolation: Value between two neighbours: "linear", "lower", "higher", "nearest" or "midpoint".
+    """
+    return _quantile(input, q, dim, keepdim, interpolation, True)
+
+
+def _quantile(input: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str, skips_nan: bool) -> Tensor:
+    known = (*_WEIGHTS, *_ROUNDINGS)
+    if interpolation not in known:
+        raise ArgumentError(f"interpolation must be one of {', '.join(known)}, not {interpolation!r}")
+    if not isinstance(q, Tensor):
+        numbers = np.asarray(q, np.float64)
+        if not np.all((numbers >= 0) & (numbers <= 1)):
+            raise ArgumentError(f"q must be from 0 to 1, not {q}")
+        q = from_array(numbers)
+    if input.dtype not in (float32, float64):
+        raise DTypeError(f"takes float32 and float64, not {input.dtype.name}")
+    place = 0 if dim is None else dimension(dim, input.ndim)
+    whole = dim is None or not input.ndim
+    rows = input.reshape(input.numel()) if whole else input
+    if not rows.numel():
+        raise DimensionError("an empty tensor has no quantile")
+    ordered = rows.movedim(place, -1).sort(-1).values
+    count: Any = ordered.shape[-1]
+    ranks = q.to(input.dtype)
+    if skips_nan:  # Sorting puts NaN last.
+        count = (ordered == ordered).sum(-1, keepdim=True).clamp(min=1).to(input.dtype)
+        ranks = ranks.reshape(-1)
+    # A wrong q becomes a rank that is out of range, which `take` refuses when it runs.
+    rank = ops.where_op((ranks >= 0) & (ranks <= 1), ranks * (count - 1), float(ordered.shape[-1]))
+
+    def select(number: Tensor) -> Tensor:
+        take = ops.gather_along if skips_nan else ops.take_op
+        return take(ordered, number.long(), -1, "q must be from 0 to 1; the rank")
+
+    if interpolation in _ROUNDINGS:
+        result = select(_ROUNDINGS[interpolation](rank))
+    else:
+        result = ops.lerp(select(rank.floor()), select(rank.ceil()), _WEIGHTS[interpolation](rank))
+    if skips_nan:
+        result = result if q.ndim else result.squeeze(-1)
+    else:
+        last = ordered[..., -1]
+        result = ops.where_op((last.unsqueeze(-1) if q.ndim else last).isnan(), math.nan, result)
+    if q.ndim:
+        result = result.movedim(-1, 0)
+    if not keepdim:
+        return result
+    trailing = (1,) * input.ndim if whole else (*input.shape[:place], 1, *input.shape[place + 1 :])
+    return result.reshape(*q.shape, *trailing)
 
 
 @composite()
