@@ -31,6 +31,7 @@ from npu_tensor.dtypes import (
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.register import Operand, check_device, composite, fitting, wide
 from npu_tensor.functions.shape import cat
+from npu_tensor.functions.templated import templated
 from npu_tensor.ops import registry
 from npu_tensor.ops.rules import dimension
 from npu_tensor.tensor import ACCEPTED, Tensor, refused
@@ -221,6 +222,7 @@ def _add_scaled(
 
 
 @composite(in_place=True)
+@templated
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
     """Return input + value * tensor1 * tensor2.
 
@@ -230,6 +232,7 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1
 
 
 @composite(in_place=True)
+@templated
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
     """Return input + value * tensor1 / tensor2.
 

@@ -17,6 +17,7 @@ from npu_tensor.errors import ArgumentError, ShapeError
 from npu_tensor.functions.creation import zeros
 from npu_tensor.functions.register import composite, wide
 from npu_tensor.functions.shape import pad
+from npu_tensor.functions.templated import templated
 from npu_tensor.ops.conv import CONVOLUTIONS, TRANSPOSED
 from npu_tensor.ops.rules import integer_extents
 from npu_tensor.tensor import Tensor, record
@@ -51,7 +52,7 @@ def for_places(name: str, *ggml: str) -> Callable[[Callable[[int], Callable[...,
             function, public = make(places), f"{name}{places}d"
             x, kernel = f"nt.arange({3**places}.0).reshape(1{', 3' * places})", f"nt.ones(1, 1{', 2' * places})"
             function.__doc__ = (function.__doc__ or "").format(name=public, extents=extents, x=x, kernel=kernel)
-            composite(public, method=False, ggml=named)(function)
+            composite(public, method=False, ggml=named)(templated(function))
 
     return decorate
 

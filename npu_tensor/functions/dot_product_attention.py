@@ -13,6 +13,7 @@ from npu_tensor.functions.neural import dropout, dropped
 from npu_tensor.functions.products import linear
 from npu_tensor.functions.register import composite, require_float, wide
 from npu_tensor.functions.shape import cat, pad
+from npu_tensor.functions.templated import templated
 from npu_tensor.graph.history import grad_mode
 from npu_tensor.planner.selection import accelerators, current
 from npu_tensor.runtime.devices.device_kind import device_option
@@ -22,6 +23,7 @@ from npu_tensor.tensor import Tensor
 
 
 @composite(method=False, ggml="FLASH_ATTN_EXT")
+@templated
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,

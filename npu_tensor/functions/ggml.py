@@ -16,6 +16,7 @@ from npu_tensor.functions.dot_product_attention import is_fused
 from npu_tensor.functions.products import mul_mat
 from npu_tensor.functions.register import composite
 from npu_tensor.functions.shape import chunk, cut, joined, repeat
+from npu_tensor.functions.templated import templated
 from npu_tensor.ops.contraction import rope_rates
 from npu_tensor.ops.rules import dimension
 from npu_tensor.planner.selection import accelerators, current
@@ -68,6 +69,7 @@ def swiglu_oai(
 
 
 @composite()
+@templated
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """Multiply the first half of dim by the sigmoid of the second, PyTorch's gated linear unit."""
     place = dimension(dim, input.ndim)

@@ -15,6 +15,7 @@ from npu_tensor.functions.neural import l1_loss, reduced, warn_of_broadcast
 from npu_tensor.functions.products import pairwise_distance
 from npu_tensor.functions.register import composite, require_float, wide
 from npu_tensor.functions.shape import joined, pad, stack
+from npu_tensor.functions.templated import templated
 from npu_tensor.tensor import Tensor, from_array
 
 
@@ -67,6 +68,7 @@ def _require_target_for_each(input: Tensor, target: Tensor) -> None:
 
 
 @composite(method=False)
+@templated
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:
@@ -84,6 +86,7 @@ def binary_cross_entropy(
 
 
 @composite(method=False)
+@templated
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -110,6 +113,7 @@ def binary_cross_entropy_with_logits(
 
 
 @composite(method=False)
+@templated
 def kl_div(input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """Return target * (log(target) - input).
 

@@ -16,6 +16,7 @@ from npu_tensor._util.user_warnings import warn
 from npu_tensor.errors import ArgumentError, DimensionError, ShapeError
 from npu_tensor.functions.creation import arange, rand
 from npu_tensor.functions.register import composite, require_float, wide
+from npu_tensor.functions.templated import templated
 from npu_tensor.graph.history import GradMode
 from npu_tensor.graph.index_checks import known_value
 from npu_tensor.spec import broadcast_shapes
@@ -42,6 +43,7 @@ def _normalized_dims(input: Tensor, normalized_shape: int | Sequence[int]) -> tu
 
 
 @composite(method=False, ggml="NORM")
+@templated
 def layer_norm(
     input: Tensor,
     normalized_shape: int | Sequence[int],
@@ -65,6 +67,7 @@ def layer_norm(
 
 
 @composite(method=False, ggml="RMS_NORM")
+@templated
 def rms_norm(
     input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
@@ -87,6 +90,7 @@ def rms_norm(
 
 
 @composite(method=False, ggml="GROUP_NORM")
+@templated
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
 ) -> Tensor:
@@ -129,6 +133,7 @@ def _require_per_channel(every: Iterable[Tensor | None], input: Tensor) -> None:
 
 
 @composite(method=False)
+@templated
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -197,6 +202,7 @@ def _beside(value: Tensor | float, statistics: Tensor | None) -> Tensor:
 
 
 @composite(method=False)
+@templated
 def instance_norm(
     input: Tensor,
     running_mean: Tensor | None = None,
@@ -240,6 +246,7 @@ def instance_norm(
 
 
 @composite(method=False)
+@templated
 def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """Return input / (k + alpha * mean of the squares of `size` neighbouring channels) ** beta.
 
@@ -304,6 +311,7 @@ def softmin(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
 
 
 @composite()
+@templated
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """Return input where it is positive, else input * weight, of one element or one per channel (dimension 1).
 
@@ -469,14 +477,23 @@ def _checked_classes(target: Tensor, extent: int, ignore_index: int) -> Tensor:
 def _cross_entropy(scores: Tensor, target: Tensor, classes: int, ignore_index: int, reduction: str) -> Tensor:
     """Return the cross-entropy with class indices, without weights and smoothing, as one op and its mean."""
     _require_target_per_row(scores, target, classes)
-    target = _checked_classes(target, scores.shape[classes], ignore_index).unsqueeze(classes)
+    target = _checked_classes(target, scores.shape[classes], ignore_index)
+    return _cross_entropy_of_checked(scores, target, classes, ignore_index, reduction)
+
+
+@templated
+def _cross_entropy_of_checked(
+    scores: Tensor, target: Tensor, classes: int, ignore_index: int, reduction: str
+) -> Tensor:
+    target, dtype = target.unsqueeze(classes), scores.dtype
     losses = record(ops.cross_entropy_rows.op, (scores, target), (classes, ignore_index))
     if reduction == "mean":
-        return record(ops.counted_mean.op, (losses, target), (ignore_index,))
-    return reduced(losses.squeeze(classes), reduction)
+        return record(ops.counted_mean.op, (losses, target), (ignore_index,)).to(dtype)
+    return reduced(losses.squeeze(classes), reduction).to(dtype)
 
 
 @composite(method=False)
+@templated
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -530,7 +547,7 @@ def cross_entropy(
         raise ArgumentError(f"label_smoothing must be between 0 and 1, not {label_smoothing}")
     classes = 0 if input.ndim == 1 else 1
     if not (target.is_floating_point() or label_smoothing) and weight is None:
-        return _cross_entropy(input, target, classes, ignore_index, reduction).to(dtype)
+        return _cross_entropy(input, target, classes, ignore_index, reduction)
     scores = wide(input).log_softmax(classes)
     if not target.is_floating_point():
         losses = _class_losses(scores, target, weight, ignore_index, label_smoothing, "cross_entropy")
@@ -628,6 +645,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
 
 
 @composite(method=False)
+@templated
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
     """Return the cosine of the angle between x1 and x2 over dim."""
     shape = broadcast_shapes(x1.shape, x2.shape)

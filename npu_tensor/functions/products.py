@@ -13,6 +13,7 @@ from npu_tensor.dtypes import bfloat16, float32, int8, int16, int32, uint8
 from npu_tensor.errors import ArgumentError, DTypeError, ShapeError
 from npu_tensor.functions.register import Operand, composite, fitting, require_float, tensor_of
 from npu_tensor.functions.shape import cut, joined
+from npu_tensor.functions.templated import templated
 from npu_tensor.ops import registry
 from npu_tensor.ops.rules import dimension, unpacked
 from npu_tensor.spec import broadcast_shapes
@@ -23,6 +24,12 @@ def _product_of(a: Tensor, b: Tensor, out_dtype: str | None = None) -> Tensor:
     """Return the matrix product of tensors that are not zero-dimensional."""
     if a.ndim == 2 and b.ndim == 2:
         return ops.contract(a, b, out_dtype)
+    return _reshaped_product(a, b, out_dtype)
+
+
+@templated
+def _reshaped_product(a: Tensor, b: Tensor, out_dtype: str | None) -> Tensor:
+    """Return the product of batches of matrices or vectors."""
     if not a.ndim or not b.ndim:
         raise ShapeError("needs at least one dimension in both")
     if a.ndim == 1:
@@ -146,6 +153,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 
 
 @composite(method=False)
+@templated
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
     """Return the p-norms of the differences of all rows of x1 (..., n, m) and x2 (..., k, m): (..., n, k)."""
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
@@ -180,6 +188,7 @@ def trace(input: Tensor) -> Tensor:
 
 
 @composite(method=False)
+@templated
 def linear(input: Operand, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return input @ weight.T + bias in the dtype of input.
 
@@ -219,6 +228,7 @@ def _plus_product(input: Tensor, product: Tensor, beta: float, alpha: float) -> 
 
 
 @composite(in_place=True)
+@templated
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """Return beta * input + alpha * (mat1 @ mat2).
 
@@ -417,13 +427,19 @@ def einsum(equation: str, *operands: Any) -> Tensor:
 
     >>> nt.einsum("ij,jk->ik", nt.ones(2, 3), nt.ones(3, 2))
     """
+    tensors = [tensor_of(operand) for operand in unpacked(operands)]
+    if len(tensors) > 1:
+        return _einsum_of_several(equation, *tensors)
+    (labels,), result = _labels(equation, tensors)
+    return _arranged(*_summed(*_diagonals(tensors[0], labels), set(result), widen=True), result)
+
+
+@templated
+def _einsum_of_several(equation: str, *tensors: Tensor) -> Tensor:
     from opt_einsum import contract_path
 
-    tensors = [tensor_of(operand) for operand in unpacked(operands)]
     terms, result = _labels(equation, tensors)
     parts = [_diagonals(tensor, labels) for tensor, labels in zip(tensors, terms, strict=True)]
-    if len(parts) == 1:
-        return _arranged(*_summed(*parts[0], set(result), widen=True), result)
     for place, (tensor, labels) in enumerate(parts):  # dimensions of extent 1 are broadcast as if they were missing
         pairs = [(label, extent) for label, extent in zip(labels, tensor.shape, strict=True) if extent != 1]
         parts[place] = tensor.reshape(*(extent for _, extent in pairs)), "".join(label for label, _ in pairs)

@@ -71,7 +71,8 @@ def composite(
 
     def decorate(body: Callable[P, R]) -> Callable[P, R]:
         public = name or body.__name__.rstrip("_")
-        code = body.__code__
+        inner: Any = inspect.unwrap(body)
+        code = inner.__code__
         count = code.co_argcount + code.co_kwonlyargcount
         parameters, positional = code.co_varnames[:count], code.co_varnames[: code.co_argcount]
         keywords = KEYWORDS.get(code.co_varnames[count], ()) if code.co_flags & inspect.CO_VARARGS else ()
@@ -113,7 +114,10 @@ def composite(
         wrapper.__name__ = wrapper.__qualname__ = public
         wrapper.__module__ = "npu_tensor"
         if function and not public.endswith("_"):
-            doc, required = inspect.cleandoc(body.__doc__ or ""), code.co_argcount - len(body.__defaults__ or ())
+            doc, required = (
+                inspect.cleandoc(body.__doc__ or ""),
+                code.co_argcount - len(inner.__defaults__ or ()),
+            )
             wrapper.__doc__ = described(public, doc, parameters, required, code.co_names, "", ggml)
         if creates:
             signature = inspect.signature(body)

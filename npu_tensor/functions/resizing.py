@@ -15,6 +15,7 @@ from npu_tensor.functions.creation import arange, ones, zeros_like
 from npu_tensor.functions.pooling import adapted
 from npu_tensor.functions.register import composite, require_float, wide
 from npu_tensor.functions.shape import gather, meshgrid, stack
+from npu_tensor.functions.templated import templated
 from npu_tensor.tensor import Tensor
 
 _MODES: Final[Mapping[str, tuple[str, int | None]]] = {
@@ -162,6 +163,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
 
 @composite(method=False)
+@templated
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Rearrange (..., channels * factor^2, height, width) to (..., channels, height * factor, width * factor).
 
@@ -177,6 +179,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 
 @composite(method=False)
+@templated
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Rearrange (..., channels, height, width) to (..., channels * factor^2, height / factor, width / factor).
 

@@ -8,8 +8,11 @@ from types import CodeType
 from typing import Any
 
 from npu_tensor import ops
-from npu_tensor.graph.nodes import Node
+from npu_tensor.graph.index_checks import check_indices
+from npu_tensor.graph.nodes import Node, next_order
 from npu_tensor.ops.declare import Call
+
+_new = object.__new__
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,21 +21,33 @@ class Template:
 
     Attributes:
         constants: Numbers and data that the ops read.
-        ops: Call, numbers of the operands, and depth of each op.
+        ops: Call, numbers of the operands, and depth of each op, and whether gradients pass through it.
         results: Numbers of the results.
     """
 
     constants: tuple[Any, ...]
-    ops: tuple[tuple[Call, tuple[int, ...], int], ...]
+    ops: tuple[tuple[Call, tuple[int, ...], int, bool], ...]
     results: tuple[int, ...]
 
     def record(self, given: Sequence[Any], where: tuple[CodeType, int] | None) -> list[Node]:
         """Record the ops on other nodes of the same specs and return the results."""
         nodes = [*given, *self.constants]
         depth = max([node.depth for node in given if isinstance(node, Node)], default=0)
-        for call, operands, own_depth in self.ops:
-            inputs = tuple(map(nodes.__getitem__, operands))
-            nodes.append(Node(call, inputs, call.spec, depth + own_depth, where))
+        for call, operands, own_depth, is_tracked in self.ops:
+            inputs = tuple([nodes[operand] for operand in operands])
+            if call.op.indices is not None:
+                check_indices(call, inputs, where)
+            node: Node = _new(Node)  # without a call of __init__, as in `npu_tensor.tensor.record`
+            node.call = call
+            node.inputs = inputs
+            node.history = inputs if is_tracked else None
+            node.spec = call.spec
+            node.depth = depth + own_depth
+            node.where = where
+            node.value = None
+            node.order = next_order()
+            node.handle = None
+            nodes.append(node)
         return [nodes[result] for result in self.results]
 
 
@@ -64,7 +79,8 @@ def template_of(given: Sequence[Any], results: Sequence[Node]) -> Template:
     steps = []
     for node in ordered:
         call, operands = recorded[node]
-        steps.append((call, tuple([numbers[id(each)] for each in operands]), max(1, node.depth - first_depth)))
+        places = tuple([numbers[id(each)] for each in operands])
+        steps.append((call, places, max(1, node.depth - first_depth), node.history is not None))
     return Template(tuple(constants), tuple(steps), tuple([numbers[id(result)] for result in results]))
 
 
