@@ -23,7 +23,6 @@ from npu_tensor.tensor import Tensor
 
 
 @composite(method=False, ggml="FLASH_ATTN_EXT")
-@templated
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
@@ -65,9 +64,24 @@ def scaled_dot_product_attention(
         raise ShapeError(f"{key.shape[-3:-2]} key heads do not divide {query.shape[-3:-2]} query heads")
     require_float(query)
     factor = 1 / math.sqrt(query.shape[-1] or 1) if scale is None else scale
-    if not dropout_p and is_fused(query, key, value, attn_mask, enable_gqa):
-        return _fused(query, key, value, attn_mask, factor, is_causal)
-    return attention_by_products(query, key, value, attn_mask, factor, is_causal, enable_gqa, dropout_p)
+    if dropout_p:
+        return attention_by_products(query, key, value, attn_mask, factor, is_causal, enable_gqa, dropout_p)
+    return _attention(query, key, value, attn_mask, factor, is_causal, enable_gqa)
+
+
+@templated
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    factor: float,
+    is_causal: bool,
+    enable_gqa: bool,
+) -> Tensor:
+    if is_fused(query, key, value, mask, enable_gqa):
+        return _fused(query, key, value, mask, factor, is_causal)
+    return attention_by_products(query, key, value, mask, factor, is_causal, enable_gqa)
 
 
 def attention_by_products(

@@ -9,7 +9,7 @@ import ctypes
 import operator
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,10 +19,11 @@ from npu_tensor.errors import ArgumentError, DimensionError, DTypeError, ShapeEr
 from npu_tensor.functions.creation import zeros_like
 from npu_tensor.functions.register import Operand, composite, converted, fitting, tensor_of
 from npu_tensor.graph.tracing import current_watch, watches
+from npu_tensor.ops.declare import Call, keep
 from npu_tensor.ops.rules import dimension, index_dtype
 from npu_tensor.runtime.memory import Buffer
 from npu_tensor.spec import Spec, broadcast_shapes
-from npu_tensor.tensor import Tensor, from_array, overwrite_part, own_value
+from npu_tensor.tensor import Tensor, from_array, overwrite_part, own_value, views_of
 
 
 def _as_tensor(part: Any) -> Tensor:
@@ -185,20 +186,56 @@ def _start(tensors: tuple[tuple[int, Tensor], ...]) -> int:
     return places[0] if places and places[-1] - places[0] == len(places) - 1 else 0
 
 
+_views: dict[Any, tuple[Call, ...]] = {}
+"""View ops that make input[index], by the spec of the input and the key of the index."""
+
+
+_BOUNDS: Final = {int, type(None)}
+
+
+def _key(index: Any) -> tuple[Any, ...] | None:
+    """Return a hashable key of an index of integers, slices, None and Ellipsis; None for any other index."""
+    key: list[Any] = []
+    for part in index if type(index) is tuple else (index,):
+        if type(part) is slice:
+            bounds = part.start, part.stop, part.step
+            if not {*map(type, bounds)} <= _BOUNDS:
+                return None
+            key.append(bounds)
+        elif part is None or part is Ellipsis or type(part) is int:
+            key.append(part)
+        else:
+            return None
+    return tuple(key)
+
+
+def _views_at(spec: Spec, resolved: _Index) -> tuple[Call, ...]:
+    """Return the view ops for the slices and the shape of an index."""
+    calls: list[Call] = []
+    if any(bound != (0, extent, 1) for bound, extent in zip(resolved.bounds, spec.shape, strict=True)):
+        calls.append(ops.slice_.op.call((spec,), (resolved.bounds,)))
+        spec = calls[0].spec
+    if spec.shape != resolved.shape or not calls:
+        calls.append(ops.reshape.op.call((spec,), (resolved.shape,)))
+    return tuple(calls)
+
+
 def get(input: Tensor, index: Any) -> Tensor:
     """Return input[index]."""
     if (number := _number(index)) is not None:
         index = number
     if type(index) is int and input.ndim:
         return ops.select(input, 0, index)
+    spec, key = input._node.spec, _key(index)
+    if key is not None and (spec, key) in _views:
+        return views_of(input, _views[spec, key])
     resolved = _Index(index, input.shape)
-    basic = input
-    if any(bound != (0, extent, 1) for bound, extent in zip(resolved.bounds, input.shape, strict=True)):
-        basic = ops.slice_(input, resolved.bounds)
-    if basic.shape != resolved.shape:
-        basic = basic.reshape(resolved.shape)
+    calls = _views_at(spec, resolved)
+    if key is not None:
+        keep(_views, (spec, key), calls)
+    basic = views_of(input, calls)
     if not resolved.tensors:
-        return basic.reshape(basic.shape) if basic is input else basic
+        return basic
     places = [place for place, _ in resolved.tensors]
     indices = [tensor for _, tensor in resolved.tensors]
     others = [axis for axis in range(basic.ndim) if axis not in places]

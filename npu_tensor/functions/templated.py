@@ -13,7 +13,7 @@ from npu_tensor.dtypes import DType
 from npu_tensor.graph.history import grad_mode
 from npu_tensor.graph.nodes import PLACEHOLDER, Node
 from npu_tensor.graph.templates import Template, template_of
-from npu_tensor.graph.tracing import watched, watches
+from npu_tensor.graph.tracing import watches
 from npu_tensor.ops.declare import keep
 from npu_tensor.planner import selection
 from npu_tensor.tensor import Tensor, handle_on, recorded_result
@@ -26,9 +26,9 @@ _UNSEEN: Final = object()
 def templated(body: Callable[P, Tensor]) -> Callable[P, Tensor]:
     """Record the ops of the decorated function by a template.
 
-    The ops must depend only on the specs of tensors, on the other arguments and on the default devices: not on values
-    of tensors, and the function must not warn. Calls with lists or arrays run the function, as do calls that fail, draw
-    random numbers, write to tensors or return one of them.
+    The ops must depend only on the specs of tensors, on the other arguments and on the default devices. The function
+    must not draw random numbers, warn, or write to tensors that are not arguments. Calls that read values, write to
+    arguments, fail, or return anything but a new tensor run the function, as do calls with lists or arrays.
     """
     templates: dict[Any, Any] = {}
 
@@ -93,11 +93,12 @@ def _new_template(body: Callable[..., Tensor], args: Sequence[Any], kwargs: dict
         return stand_ins[node]
 
     values, named = [stand_in(each) for each in args], {name: stand_in(each) for name, each in kwargs.items()}
+    given = [each._node for each in stand_ins.values()]
     try:
-        with watched() as watch:
-            result = body(*values, **named)
+        result = body(*values, **named)
     except Exception:  # The call itself raises it, or needs values.
         return None
-    if watch.changed or watch.draws or result._node.value is not None:
+    is_written = any(tensor._node is not node for tensor, node in zip(stand_ins.values(), given, strict=True))
+    if is_written or not isinstance(result, Tensor) or result._node.value is not None:
         return None
-    return template_of([each._node for each in stand_ins.values()], [result._node])
+    return template_of(given, [result._node])

@@ -31,6 +31,7 @@ def recorded_ops() -> Iterator[set[str]]:
     with pytest.MonkeyPatch.context() as patch:
         for module in ("tensor", "graph.aliasing"):
             patch.setattr(sys.modules[f"npu_tensor.{module}"], "Node", Watched)
+        patch.setattr("npu_tensor.graph.templates._new", lambda _: object.__new__(Watched))
         yield names
 
 
