@@ -1,4 +1,4 @@
-"""Functions whose ops are recorded by a template from the second call on, which takes a fraction of the time."""
+"""Functions whose ops a template records from the third call on, which takes a fraction of the time."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ from npu_tensor.tensor import Tensor, handle_on, recorded_result
 P = ParamSpec("P")
 
 _UNSEEN: Final = object()
+_SEEN: Final = object()
+"""Entry of arguments that came once. Programs whose shapes change in every call need no templates."""
 
 
 def templated(body: Callable[P, Tensor]) -> Callable[P, Tensor]:
     """Record the ops of the decorated function by a template.
 
     The ops must depend only on the specs of tensors, on the other arguments and on the default devices. The function
-    must not draw random numbers, warn, or write to tensors that are not arguments. Calls that read values, write to
-    arguments, fail, or return anything but a new tensor run the function, as do calls with lists or arrays.
+    must not draw random numbers, warn, return a view of an argument, or write to other tensors than arguments. Calls
+    that read values, write to arguments, fail, or return no new tensor run the function, as those with lists do.
     """
     templates: dict[Any, Any] = {}
 
@@ -58,12 +60,14 @@ def templated(body: Callable[P, Tensor]) -> Callable[P, Tensor]:
         structure = tuple(key)
         try:
             template = templates.get(structure, _UNSEEN)
-            if template is _UNSEEN:
-                template = None
-                if all(map(_is_plain, (*args, *kwargs.values()))):
-                    template = keep(templates, structure, _new_template(body, args, kwargs))
         except TypeError:  # A list cannot be part of a key.
             template = None
+        if template is _UNSEEN:
+            if all(map(_is_plain, (*args, *kwargs.values()))):
+                keep(templates, structure, _SEEN)
+            template = None
+        elif template is _SEEN:
+            template = templates[structure] = _new_template(body, args, kwargs)
         if template is None:
             return body(*args, **kwargs)
         (result,) = template.record(given, user_line(sys._getframe(1)))
