@@ -548,7 +548,7 @@ def randperm(n: int, generator: Generator | None = None, dtype: DTypeLike = None
     target = _number_dtype(dtype or int64)
     if n - 1 > _integer_limits(target)[1]:
         raise ArgumentError(f"numbers below {n} do not fit {target.name}")
-    return rand(n, generator=generator, dtype="float64").argsort().to(target)
+    return ops.random_order(draw(generator), extents((n,)), target)
 
 
 @composite(method=False, creates=True)

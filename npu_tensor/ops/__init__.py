@@ -13,6 +13,7 @@ from npu_tensor.ops.norms import *
 from npu_tensor.ops.optimization import *
 from npu_tensor.ops.places import *
 from npu_tensor.ops.quantized import *
+from npu_tensor.ops.random_numbers import *
 from npu_tensor.ops.recurrence import *
 from npu_tensor.ops.reduction import *
 from npu_tensor.ops.registry import OPS, op

@@ -75,7 +75,7 @@ def test_central_differences(op: Op) -> None:
 
 
 CREATES = {"arange_from", "eye_matrix", "linspace_between", "random_integers", "random_normal", "random_uniform"}
-CREATES |= {"random_binomial", "random_poisson"}
+CREATES |= {"random_binomial", "random_order", "random_poisson"}
 INTEGERS = {"argsort", "frexp_part", "gcd", "lcm", "pow_integer", "running_extreme", "search_places", "top_indices"}
 INTEGERS |= {"max_pool_positions", "floor_divide", "remainder", "fmod"}
 ONCE = {"samples_at_backward_0", "samples_at_backward_1"}

@@ -5,6 +5,7 @@ For other seeds, a right distribution would exceed these limits once in a millio
 
 import math
 from collections.abc import Callable
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -43,14 +44,27 @@ def test_uniform_and_normal_numbers(dtype: str) -> None:
     assert_moments(nt.randn(MANY, dtype=dtype).double().numpy(), 0.0, 1.0, 0.002)
 
 
-@pytest.mark.covers("random_integers", "randint_like")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_neighbours_are_independent_and_the_tails_normal(dtype: str) -> None:
+    uniform = nt.rand(MANY, dtype=dtype, generator=nt.Generator(1)).numpy()
+    pairs = (uniform.reshape(-1, 2) * 16).astype(int) @ [16, 1]
+    assert_frequencies(np.bincount(pairs, minlength=256), [1 / 256] * 256)
+    normal = nt.randn(MANY * 10, dtype=dtype, generator=nt.Generator(2)).numpy()
+    edges = [-math.inf, *np.arange(-16, 17) / 4, math.inf]
+    below = [(1 + math.erf(edge / math.sqrt(2))) / 2 for edge in edges]
+    assert_frequencies(np.histogram(normal, edges)[0], np.diff(below))
+    assert_frequencies(np.bincount((normal.reshape(-1, 2) > 0) @ [2, 1]), [0.25] * 4)
+
+
+@pytest.mark.covers("random_integers", "random_order", "randint_like")
 def test_integers() -> None:
     nt.manual_seed(1)
     drawn = nt.randint_like(nt.zeros(MANY), -2, 3)
     assert not drawn.is_realized
     assert drawn.dtype is nt.float32
     assert_frequencies(np.bincount(drawn.int().numpy() + 2), [0.2] * 5)
-    assert sorted(nt.randperm(50).tolist()) == list(range(50))
+    orders = [nt.randperm(3, dtype=nt.int32).tolist() for _ in range(600)]
+    assert_frequencies([orders.count(list(order)) for order in permutations(range(3))], [1 / 6] * 6)
 
 
 @pytest.mark.parametrize(("dtype", "largest"), [("float16", 65504), ("bfloat16", 1 << 20), ("int8", 127), ("bool", 1)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +15,7 @@ from npu_tensor.dtypes import float32, float64, int64
 from npu_tensor.ops.contraction import rope_rates
 from npu_tensor.ops.declare import Layout
 from npu_tensor.ops.expression import Program, ProgramBuilder, as_parameter
+from npu_tensor.ops.random_numbers import normal_numbers, uniform_numbers
 from npu_tensor.spec import contiguous_strides
 from npu_tensor.task import Output, Refusal, Task, TensorInput
 
@@ -230,8 +231,28 @@ def _triangle_program(lower: bool, register: str) -> Program:
     return builder.program([kept_or_zero])
 
 
+def _draw(numbers: Callable[..., Any], task: Task) -> Composed:
+    """Return the task of `random_uniform` or `random_normal`: a function of the seed and the position."""
+    (output,) = task.outputs
+    return Composed((task._replace(kind="map", program=_draw_program(numbers, output.dtype.name)),), {})
+
+
+@lru_cache(maxsize=PROGRAMS)
+def _draw_program(numbers: Callable[..., Any], dtype: str) -> Program:
+    builder = ProgramBuilder()
+    return builder.program([numbers(builder.scalar(0, "int64"), builder.emit("index"), dtype)])
+
+
 COMPOSED: Final[Mapping[str, Callable[[Task], Composed | Refusal]]] = MappingProxyType(
-    {"arange_from": _sequence, "pad_widths": _padding, "rotate": _rotation, "tril": _triangle, "triu": _triangle}
+    {
+        "arange_from": _sequence,
+        "pad_widths": _padding,
+        "random_normal": partial(_draw, normal_numbers),
+        "random_uniform": partial(_draw, uniform_numbers),
+        "rotate": _rotation,
+        "tril": _triangle,
+        "triu": _triangle,
+    }
 )
 """By the name of the op."""
 
@@ -262,6 +283,8 @@ COMPILED: Final = frozenset(
         "pool_2d",
         "pool_3d",
         "put",
+        "random_normal",
+        "random_uniform",
         "resample_backward",
         "rnn",
         "rnn_backward",
