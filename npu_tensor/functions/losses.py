@@ -379,12 +379,14 @@ def ctc_loss(
     never = -1e30
     emitted = ops.gather_along(scores, path.expand(scores.shape[0], *path.shape), 2, "target").clamp(min=never)
     alpha = ops.where_op(arange(2 * longest + 1) < 2, emitted[0], never)
-    last = from_array(times)
-    for time in range(1, scores.shape[0]):
-        once = pad(alpha, (1, 0), value=never)[:, :-1]
-        twice = ops.where_op(skips, pad(once, (1, 0), value=never)[:, :-1], never)
-        present = ops.logaddexp(ops.logaddexp(alpha, once), twice) + emitted[time]
-        alpha = ops.where_op((last > time).unsqueeze(1), present, alpha)
+    # A state follows itself, the one before, and perhaps the one before that.
+    allowed = pad(ops.where_op(skips, 0.0, never).unsqueeze(1), (0, 0, 0, 2))
+    rows = emitted.unbind()
+    for time in range(1, times.max(initial=0)):
+        sources = ops.windows(pad(alpha, (2, 0), value=never), 1, 3, alpha.shape[1], 1, 1)
+        present = ops.logsumexp(sources + allowed, 1) + rows[time]
+        running = times > time
+        alpha = present if running.all() else ops.where_op(from_array(running[:, None]), present, alpha)
     ends = ops.gather_along(alpha, from_array(np.stack([2 * goals, np.maximum(2 * goals - 1, 0)], 1)), 1)
     likelihood = ops.where_op(from_array(goals) == 0, ends[:, 0], ops.logaddexp(ends[:, 0], ends[:, 1]))
     losses = ops.where_op(likelihood <= 0.5 * never, 0.0 if zero_infinity else math.inf, -likelihood)
