@@ -90,7 +90,8 @@ _Recorded = tuple[Call, tuple[Any, ...]]
 def _with_short_views(nodes: Sequence[Node], results: Sequence[Node]) -> tuple[dict[Node, _Recorded], dict[Node, Node]]:
     """Return the calls of nodes with their operands, where a view of a view is a view of its base.
 
-    Also return the views that show all of their base as it is, each with the base. Results stay distinct nodes.
+    Also return the views that show all of their base as it is, each with the base. Results stay distinct nodes, and so
+    does a view without gradients of a tracked base, as `detach` returns.
     """
     recorded: dict[Node, _Recorded] = {}
     same: dict[Node, Node] = {}
@@ -105,7 +106,8 @@ def _with_short_views(nodes: Sequence[Node], results: Sequence[Node]) -> tuple[d
                 call, operands = _composed(inner, call), (base,)
             in_order = call.op is ops.reshape.op or call.attributes["dims"] == tuple(range(call.spec.ndim))
             is_free = node not in distinct or (base in recorded and base not in distinct)
-            if in_order and call.spec is base.spec and is_free:
+            is_detached = node.history is None and base.history is not None
+            if in_order and call.spec is base.spec and is_free and not is_detached:
                 same[node] = base
                 if node in distinct:
                     distinct.add(base)

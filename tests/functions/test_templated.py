@@ -159,3 +159,15 @@ def test_a_captured_function_uses_none() -> None:
     x = values(0, 2, 3)
     expected = layer(x).tolist()
     assert nt.jit(layer)(x).tolist() == expected
+
+
+def test_parts_of_an_argument_that_is_detached() -> None:
+    @templated
+    def product(x: nt.Tensor) -> nt.Tensor:
+        return x.detach() * x
+
+    for seed in range(4):
+        x = values(seed, 4).requires_grad_()
+        product(x).sum().backward()
+        assert x.grad is not None
+        assert x.grad.tolist() == x.tolist()
