@@ -33,6 +33,7 @@ def templated(body: Callable[P, Tensor]) -> Callable[P, Tensor]:
     that read values, write to arguments, fail, or return no new tensor run the function, as those with lists do.
     """
     templates: dict[Any, Any] = {}
+    selection.before_reset.append(templates.clear)  # Specs of ops depend on the default dtype, which also resets.
 
     @functools.wraps(body)
     def function(*args: P.args, **kwargs: P.kwargs) -> Tensor:

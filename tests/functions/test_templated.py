@@ -171,3 +171,13 @@ def test_parts_of_an_argument_that_is_detached() -> None:
         product(x).sum().backward()
         assert x.grad is not None
         assert x.grad.tolist() == x.tolist()
+
+
+def test_the_default_dtype_may_change() -> None:
+    x = nt.arange(6).reshape(1, 3, 2)
+    try:
+        for dtype in (nt.float32, nt.float64, nt.float32):
+            nt.set_default_dtype(dtype)
+            assert {nt.local_response_norm(x, 2).dtype for _ in range(4)} == {dtype}
+    finally:
+        nt.set_default_dtype(nt.float32)
