@@ -39,8 +39,8 @@ def check_indices(call: Call, inputs: tuple[Any, ...], where: tuple[CodeType, in
             raise located(DimensionError(), f"{function}: {reason}", where, reason)
 
 
-def known_value(node: Node) -> np.ndarray[Any, Any] | None:
-    """Return a value in host memory, or bools and integers that are computed quickly from it; else None.
+def known_value(node: Node, steps: int = MOST_STEPS) -> np.ndarray[Any, Any] | None:
+    """Return a value in host memory, or bools and integers computed from it in a few steps; else None.
 
     Return None also while a function is captured, because its inputs may have other values in later calls.
     """
@@ -50,11 +50,11 @@ def known_value(node: Node) -> np.ndarray[Any, Any] | None:
     if node.value is not None:
         return node.value.as_array(spec.shape, spec.dtype.numpy) if type(node.value) is Buffer else None
     call = node.call
-    if call is None or call.op.kind not in ("view", "map") or node.depth > MOST_STEPS:
+    if call is None or call.op.kind not in ("view", "map") or not steps:
         return None
     if call.op.kind == "map" and (spec.size > MOST_ELEMENTS or spec.dtype.is_floating_point):
         return None
-    operands = [known_value(each) if isinstance(each, Node) else each for each in node.inputs]
+    operands = [known_value(each, steps - 1) if isinstance(each, Node) else each for each in node.inputs]
     if any(each is None for each in operands):
         return None
     try:

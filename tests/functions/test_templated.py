@@ -181,3 +181,12 @@ def test_the_default_dtype_may_change() -> None:
             assert {nt.local_response_norm(x, 2).dtype for _ in range(4)} == {dtype}
     finally:
         nt.set_default_dtype(nt.float32)
+
+
+def test_indices_are_checked_beside_a_long_chain() -> None:
+    for _ in range(4):
+        scores = nt.zeros(2, 3)
+        for _ in range(8):
+            scores = scores * 1.5 + 1
+        with pytest.raises(nt.DimensionError, match="class 7 is out of range for extent 3"):
+            nt.nll_loss(scores, nt.tensor([0, 7]))
