@@ -215,7 +215,7 @@ def _views_at(spec: Spec, resolved: _Index) -> tuple[Call, ...]:
     if any(bound != (0, extent, 1) for bound, extent in zip(resolved.bounds, spec.shape, strict=True)):
         calls.append(ops.slice_.op.call((spec,), (resolved.bounds,)))
         spec = calls[0].spec
-    if spec.shape != resolved.shape or not calls:
+    if spec.shape != resolved.shape or not (calls or resolved.tensors):
         calls.append(ops.reshape.op.call((spec,), (resolved.shape,)))
     return tuple(calls)
 

@@ -114,10 +114,8 @@ def composite(
         wrapper.__name__ = wrapper.__qualname__ = public
         wrapper.__module__ = "npu_tensor"
         if function and not public.endswith("_"):
-            doc, required = (
-                inspect.cleandoc(body.__doc__ or ""),
-                code.co_argcount - len(inner.__defaults__ or ()),
-            )
+            doc = inspect.cleandoc(body.__doc__ or "")
+            required = code.co_argcount - len(inner.__defaults__ or ())
             wrapper.__doc__ = described(public, doc, parameters, required, code.co_names, "", ggml)
         if creates:
             signature = inspect.signature(body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final, ParamSpec, cast
+from typing import Any, Final, ParamSpec
 
 from npu_tensor._util.user_warnings import user_line
 from npu_tensor.config import config
@@ -21,7 +21,7 @@ from npu_tensor.tensor import Tensor, handle_on, recorded_result
 P = ParamSpec("P")
 
 _UNSEEN: Final = object()
-_SEEN: Final = object()
+_SEEN_ONCE: Final = object()
 """Entry of arguments that came once. Programs whose shapes change in every call need no templates."""
 
 
@@ -29,8 +29,8 @@ def templated(body: Callable[P, Tensor]) -> Callable[P, Tensor]:
     """Record the ops of the decorated function by a template.
 
     The ops must depend only on the specs of tensors, on the other arguments and on the default devices. The function
-    must not draw random numbers, warn, return a view of an argument, or write to other tensors than arguments. Calls
-    that read values, write to arguments, fail, or return no new tensor run the function, as those with lists do.
+    must not draw random numbers, warn, return a view of an argument, or write to other tensors than arguments. It runs
+    in calls that read values, write to arguments, fail, take lists, or return no new tensor.
     """
     templates: dict[Any, Any] = {}
     selection.before_reset.append(templates.clear)  # Specs of ops depend on the default dtype, which also resets.
@@ -56,8 +56,8 @@ def templated(body: Callable[P, Tensor]) -> Callable[P, Tensor]:
             else:  # 1 == True == 1.0 and 0.0 == -0.0
                 kind = type(value)
                 key += (kind, repr(value) if kind is float and not value else value)
-                if kind is tuple:
-                    key += map(type, cast(Any, value))
+                if isinstance(value, tuple):
+                    key += map(type, value)
         structure = tuple(key)
         try:
             template = templates.get(structure, _UNSEEN)
@@ -65,9 +65,9 @@ def templated(body: Callable[P, Tensor]) -> Callable[P, Tensor]:
             template = None
         if template is _UNSEEN:
             if all(map(_is_plain, (*args, *kwargs.values()))):
-                keep(templates, structure, _SEEN)
+                keep(templates, structure, _SEEN_ONCE)
             template = None
-        elif template is _SEEN:
+        elif template is _SEEN_ONCE:
             template = templates[structure] = _new_template(body, args, kwargs)
         if template is None:
             return body(*args, **kwargs)
@@ -79,7 +79,7 @@ def templated(body: Callable[P, Tensor]) -> Callable[P, Tensor]:
 
 def _is_plain(value: Any) -> bool:
     """Return True for arguments that lead to the same ops if they are equal and of one type."""
-    if type(value) is tuple:
+    if isinstance(value, tuple):
         return all(type(each) is int for each in value)
     return isinstance(value, (Tensor, int, str, DType, type(None))) or (type(value) is float and value == value)
 
