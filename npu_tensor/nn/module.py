@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
@@ -24,6 +25,32 @@ class IncompatibleKeys(NamedTuple):
     unexpected_keys: list[str]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Hook:
+    """Function that a module calls before or after `forward`."""
+
+    function: Callable[..., Any]
+    with_kwargs: bool
+    is_pre: bool
+
+
+class RemovableHandle:
+    """Handle of a hook. `remove`, or the end of a with block, removes the hook from its module."""
+
+    def __init__(self, module: Module, hook: _Hook) -> None:
+        self._module, self._hook = module, hook
+
+    def remove(self) -> None:
+        """Remove the hook. Further calls have no effect."""
+        self._module._hooks = tuple(each for each in self._module._hooks if each is not self._hook)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
+
+
 class Module:
     """Base of layers and networks. Define `forward`; attributes that are parameters or modules become its parts.
 
@@ -33,6 +60,7 @@ class Module:
 
     shown: ClassVar[str] = ""
     _buffers: Mapping[str, bool] = MappingProxyType({})  # True for those that are part of the state.
+    _hooks: tuple[_Hook, ...] = ()  # In the order of registration.
 
     if TYPE_CHECKING:  # Attributes that are set by name.
 
@@ -61,8 +89,67 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
     def __call__(self, *inputs: Any, **keywords: Any) -> Any:
-        """Call `forward`."""
+        """Call `forward`, with the hooks before and after it."""
+        if self._hooks:
+            return self._call_with_hooks(inputs, keywords)
         return self.forward(*inputs, **keywords)
+
+    # --- hooks
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any], *, with_kwargs: bool = False) -> RemovableHandle:
+        """Call a function before each `forward`. Hooks run in the order of registration.
+
+        Under `jit` a hook runs while a call is captured, and not when the capture is replayed.
+
+        Args:
+            hook: Function of the module and the tuple of arguments. A result other than None replaces the arguments; a
+                value that is not a tuple counts as a single argument.
+            with_kwargs: Pass the keyword arguments to the hook, too, as a dict. It then returns None or (args, kwargs).
+
+        Returns:
+            Handle that removes the hook.
+        """
+        return self._register(_Hook(hook, with_kwargs, is_pre=True))
+
+    def register_forward_hook(self, hook: Callable[..., Any], *, with_kwargs: bool = False) -> RemovableHandle:
+        """Call a function after each `forward`. Hooks run in the order of registration.
+
+        Under `jit` a hook runs while a call is captured, and not when the capture is replayed.
+
+        Args:
+            hook: Function of the module, the tuple of arguments and the output. A result other than None replaces the
+                output.
+            with_kwargs: Pass the keyword arguments to the hook, too, as a dict before the output.
+
+        Returns:
+            Handle that removes the hook.
+        """
+        return self._register(_Hook(hook, with_kwargs, is_pre=False))
+
+    def _register(self, hook: _Hook) -> RemovableHandle:
+        self._hooks = (*self._hooks, hook)
+        return RemovableHandle(self, hook)
+
+    def _call_with_hooks(self, inputs: Any, keywords: dict[str, Any]) -> Any:
+        for hook in self._hooks:
+            if not hook.is_pre:
+                continue
+            changed = hook.function(self, inputs, keywords) if hook.with_kwargs else hook.function(self, inputs)
+            if changed is None:
+                continue
+            if not hook.with_kwargs:
+                inputs = changed if isinstance(changed, tuple) else (changed,)
+            elif isinstance(changed, tuple) and len(changed) == 2:
+                inputs, keywords = changed
+            else:
+                raise ArgumentError(f"a forward pre-hook with_kwargs returns None or (args, kwargs), not {changed!r}")
+        output = self.forward(*inputs, **keywords)
+        for hook in self._hooks:
+            if not hook.is_pre:
+                seen = (self, inputs, keywords, output) if hook.with_kwargs else (self, inputs, output)
+                changed = hook.function(*seen)
+                output = output if changed is None else changed
+        return output
 
     # --- parts
 

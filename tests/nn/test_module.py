@@ -471,3 +471,95 @@ def test_linear_takes_arrays_and_names_other_types() -> None:
     assert layer(np.ones((4, 2), np.float32)).shape == (4, 3)
     with pytest.raises(TypeError, match="expected a Tensor, a NumPy array or a Python number, not list"):
         layer([1.0, 2.0])
+
+
+def _doubled_input(module: Any, args: Any) -> Any:
+    return args[0] * 2
+
+
+def _scale_of_keywords(module: Any, args: Any, kwargs: Any) -> Any:
+    return args, {"scale": kwargs["scale"] + 1}
+
+
+def _shifted_output(module: Any, args: Any, output: Any) -> Any:
+    return output + args[0]
+
+
+def _scaled_output(module: Any, args: Any, kwargs: Any, output: Any) -> Any:
+    return output * kwargs["scale"]
+
+
+def _ignored(*seen: Any) -> None:
+    """Replace nothing."""
+
+
+class _HookedPart(nn.Module):
+    def forward(self, x: Any, scale: float = 1.0) -> Any:
+        return x * scale + 1
+
+
+def _with_hooks(model: Any) -> Any:
+    model.register_forward_hook(_scaled_output, with_kwargs=True)
+    model.register_forward_pre_hook(_ignored)
+    model.register_forward_hook(_shifted_output)
+    model.register_forward_pre_hook(_doubled_input)
+    model.register_forward_pre_hook(_scale_of_keywords, with_kwargs=True)
+    model.register_forward_hook(_ignored, with_kwargs=True)
+    return model
+
+
+def test_forward_hooks_are_those_of_pytorch() -> None:
+    class Theirs(torch.nn.Module):
+        forward = _HookedPart.forward
+
+    values = np.array([1.0, -2.0, 0.5], np.float32)
+    model = _with_hooks(_HookedPart())
+    expected = _with_hooks(Theirs())(torch.from_numpy(values), scale=3.0).numpy()
+    x = nt.tensor(values)
+    np.testing.assert_array_equal(model(x, scale=3.0).numpy(), expected)
+    for how in (copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))):
+        np.testing.assert_array_equal(how(model)(x, scale=3.0).numpy(), expected)
+    captured = nt.jit(lambda x: model(x, scale=3.0))
+    for _ in range(2):
+        np.testing.assert_array_equal(captured(x).numpy(), expected)
+    assert model.state_dict() == {}
+    assert repr(nn.Sequential(model)) == repr(nn.Sequential(_HookedPart()))
+
+
+def test_a_hook_is_removed_by_its_handle() -> None:
+    model, seen = nn.Sequential(nn.Linear(2, 2), nn.ReLU()), []
+    x = nt.ones(1, 2)
+
+    def once(module: Any, args: Any) -> None:
+        seen.append("once")
+        first.remove()
+
+    first = model[0].register_forward_pre_hook(once)
+    second = model[1].register_forward_hook(lambda module, args, output: seen.append(module))
+    copied = copy.deepcopy(model)
+    model(x), model(x)
+    assert seen == ["once", model[1], model[1]]
+    with second as handle:
+        assert handle is second
+    first.remove()
+    second.remove()
+    model(x)
+    assert len(seen) == 3
+    copied[1](x)
+    assert seen[3:] == [copied[1]]
+
+
+def test_a_hook_runs_while_a_call_is_captured() -> None:
+    model, seen = nn.Linear(2, 2), []
+    model.register_forward_pre_hook(lambda module, args: seen.append(args[0].shape))
+    captured = nt.jit(model)
+    with nt.no_grad():  # A result that requires a gradient is not replayed.
+        captured(nt.ones(1, 2)), captured(nt.zeros(1, 2))
+    assert seen == [(1, 2)]
+
+
+def test_a_pre_hook_with_keywords_replaces_both() -> None:
+    model = nn.Linear(2, 2)
+    model.register_forward_pre_hook(lambda module, args, kwargs: args, with_kwargs=True)
+    with pytest.raises(ArgumentError, match=r"returns None or \(args, kwargs\), not \(Tensor"):
+        model(nt.ones(1, 2))
