@@ -169,11 +169,14 @@ def no_such_name(place: str, name: str, names: Iterable[str], hint: str = "") ->
 
 @contextmanager
 def written(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Convert a plain OSError of the block, which writes a file, to a FileError that names the file."""
+    """Let errors of the block, which writes a file, name the file. A plain OSError becomes a FileError."""
     try:
         yield
     except OSError as error:
-        if type(error) is not OSError:  # Such as FileNotFoundError.
-            raise
+        if type(error) is not OSError:
+            if error.errno is None:
+                raise
+            # FileNotFoundError and the like name a temporary file that would have replaced this one.
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from error
         # NumPy's own error has no number and says that not all could be written.
         raise FileError(f"{os.fspath(path)!r} could not be written: {error.strerror or error}") from error

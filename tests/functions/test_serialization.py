@@ -237,6 +237,18 @@ def test_a_save_that_fails_leaves_the_file_as_it_was(
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("name", ["x", "x.npy", "x.safetensors"])
+def test_a_missing_directory_is_named_by_the_path_of_the_program(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = f"missing/{name}"
+    with pytest.raises(FileNotFoundError) as caught:
+        nt.save({"a": nt.ones(2)} if "safetensors" in name else nt.ones(2), path)
+    assert caught.value.filename == path
+    assert str(caught.value) == f"[Errno 2] No such file or directory: {path!r}"
+
+
 def test_links_and_permissions_stay(tmp_path: Path) -> None:
     path, link = tmp_path / "x.npy", tmp_path / "link.npy"
     nt.save(nt.ones(2), path)
