@@ -591,7 +591,9 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
 def column_stack(tensors: Sequence[Operand]) -> Tensor:
     """Join vectors as columns of a matrix, or matrices side by side."""
 def combinations(input: Tensor, r: builtins.int = 2, with_replacement: builtins.bool = False) -> Tensor:
-    """Return all choices of r elements of a vector, in order, one per row."""
+    """Return all choices of r elements of a vector, in order, one per row.
+
+    >>> nt.combinations(nt.tensor([1, 2, 3]))"""
 def concat(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:
     """Join tensors along dim; their dtypes are promoted. One-dimensional empty ones count for the dtype only."""
 def concatenate(tensors: Sequence[Operand], dim: builtins.int = 0) -> Tensor:

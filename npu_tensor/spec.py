@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, SupportsIndex, overload
 
 from npu_tensor._util.cache_sizes import LAYOUTS
 from npu_tensor._util.units import size
@@ -22,9 +22,19 @@ MOST_BYTES: Final = 2**63 - 1
 
 
 class Size(tuple[int, ...]):
-    """Shape of a tensor: a tuple with a method for the number of elements."""
+    """Shape of a tensor: a tuple with a method for the number of elements. Its slices are sizes, too."""
 
     __slots__ = ()
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Size: ...
+
+    def __getitem__(self, index: Any) -> Any:
+        part = tuple.__getitem__(self, index)
+        return Size(part) if type(index) is slice else part
 
     def numel(self) -> int:
         """Return the number of elements."""

@@ -103,6 +103,38 @@ def _failures(t: Any) -> list[Callable[[], object]]:
     ]
 
 
+@pytest.mark.parametrize(
+    ("call", "expected", "text"),
+    [
+        (lambda t: t.trapezoid(t.tensor(1.0)), IndexError, "trapezoid"),
+        (lambda t: t.cumulative_trapezoid(t.tensor(1.0)), IndexError, "cumulative_trapezoid"),
+        (lambda t: t.vander(t.tensor(1.0)), RuntimeError, "vander"),
+        (lambda t: t.vander(t.ones(2, 2), 3), RuntimeError, "vander"),
+        (lambda t: t.combinations(t.tensor(1.0)), RuntimeError, "combinations"),
+        (lambda t: t.combinations(t.ones(2, 2)), RuntimeError, "combinations"),
+    ],
+)
+def test_operands_without_the_dimensions_of_a_function(
+    call: Callable[[Any], object], expected: type[Exception], text: str
+) -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(expected):
+        call(torch)
+    with pytest.raises(expected, match=rf"^{text}\(") as caught:
+        call(nt)
+    assert isinstance(caught.value, nt.errors.NpuTensorError)
+
+
+def test_slices_of_sizes_are_sizes() -> None:
+    torch = pytest.importorskip("torch")
+    ours, theirs = nt.ones(2, 3, 4).shape, torch.ones(2, 3, 4).shape
+    for part in (slice(1, None), slice(None, -1), slice(None, None, -1), slice(3, None)):
+        assert type(ours[part]) is type(ours)
+        assert ours[part] == tuple(theirs[part])
+        assert ours[part].numel() == theirs[part].numel()
+    assert type(ours[-1]) is int
+
+
 @pytest.mark.parametrize("number", range(9))
 def test_what_pytorch_raises_is_raised(number: int) -> None:
     torch = pytest.importorskip("torch")

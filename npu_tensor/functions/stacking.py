@@ -173,13 +173,19 @@ def block_diag(*tensors: Any) -> Tensor:
     return cat(rows, 0) if rows else zeros(1, 0)
 
 
+def _require_vector(name: str, tensor: Tensor) -> None:
+    if tensor.ndim != 1:
+        raise ShapeError(f"{name} must be a vector, not {tensor.ndim}-dimensional")
+
+
 @composite(method=False)
 def vander(x: Tensor, N: int | None = None, *, increasing: bool = False) -> Tensor:
     """Return powers of the elements of a vector as columns: N - 1, ..., 1, 0, or ascending. Integers give int64.
 
     >>> nt.vander(nt.tensor([1, 2, 3]))
     """
-    count = x.shape[-1] if N is None else N
+    _require_vector("x", x)
+    count = x.shape[0] if N is None else N
     x = x if x.is_floating_point() else x.to(int64)
     exponents = np.arange(count) if increasing else np.arange(count)[::-1]
     return x.unsqueeze(-1) ** from_array(exponents, x.dtype)
@@ -201,7 +207,11 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
 @composite(method=False)
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """Return all choices of r elements of a vector, in order, one per row."""
+    """Return all choices of r elements of a vector, in order, one per row.
+
+    >>> nt.combinations(nt.tensor([1, 2, 3]))
+    """
+    _require_vector("input", input)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     places = itertools.chain.from_iterable(choose(range(input.shape[0]), r))  # far faster than an array of tuples
     rows = np.fromiter(places, np.int64).reshape(-1, r)

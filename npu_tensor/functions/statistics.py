@@ -249,6 +249,8 @@ def unique_consecutive(
 
 def _areas(y: Tensor, x: Tensor | None, dx: float, dim: int) -> tuple[Tensor, int]:
     """Return the areas of the trapezoids between neighbours along dim, and dim counted from the front."""
+    if not y.ndim:
+        raise DimensionError("y has no dimension to integrate along")
     place = dimension(dim, y.ndim)
     count = max(y.shape[place] - 1, 0)
     heights = y.narrow(place, y.shape[place] - count, count) + y.narrow(place, 0, count)
