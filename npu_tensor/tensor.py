@@ -40,6 +40,7 @@ from npu_tensor.graph.history import (
     is_tracked,
     leaf_node,
     leaf_of,
+    retained,
     same_value,
 )
 from npu_tensor.graph.index_checks import check_indices
@@ -479,7 +480,7 @@ class Tensor(Methods):
 
     @property
     def grad(self) -> Tensor | None:
-        """Sum of the gradients of all backward passes since it was None, for leaves that require one."""
+        """Sum of the gradients of all backward passes since it was None; see `requires_grad_` and `retain_grad`."""
         leaf = self._named_leaf()
         if leaf is None:
             return None
@@ -500,6 +501,24 @@ class Tensor(Methods):
             leaf.gradient = value
         elif value is not None:
             raise GradientError("only leaves that require a gradient can have one; see requires_grad_()")
+
+    def retain_grad(self) -> None:
+        """Let `backward` set `grad` of this tensor although it is a result. Leaves always get one.
+
+        Raises:
+            GradientError: The tensor does not require a gradient.
+        """
+        if not self.requires_grad:
+            raise GradientError(f"{self._node.spec} does not require a gradient, so there is none to retain")
+        if not self.is_leaf and not self.retains_grad:
+            self._leaf = Leaf()
+            self._leaf.is_frozen = True  # A view that is derived again must not become a leaf.
+            retained[id(self)] = self
+
+    @property
+    def retains_grad(self) -> bool:
+        """True for a result for which `retain_grad` was called."""
+        return id(self) in retained and not self.is_leaf
 
     def _named_leaf(self) -> Leaf | None:
         """Return the leaf that this tensor is, or was before it was frozen with a gradient."""
@@ -588,12 +607,13 @@ class Tensor(Methods):
         return type(value) is Buffer and overwrite_part(owner, view.layout.offset, value.address, node.spec.nbytes)
 
 
-_NO_TRANSFER = "tensors go where they are needed; nt.set_default_device('npu') lets an NPU run ops"
+NO_TRANSFER = "tensors go where they are needed; nt.set_default_device('npu') lets an NPU run ops"
 _HINTS = {
-    "cuda": _NO_TRANSFER,
-    "npu": _NO_TRANSFER,
+    "cuda": NO_TRANSFER,
+    "npu": NO_TRANSFER,
     "astype": "write x.to(dtype)",
     "copy": "write x.clone()",
+    "register_hook": "change x.grad after backward(), or differentiate a function with nt.grad or nt.value_and_grad",
     "strides": "x.stride() gives them, in elements",
     "tobytes": "write x.numpy().tobytes()",
 }

@@ -19,7 +19,7 @@ from npu_tensor._util.user_warnings import user_line
 from npu_tensor.autograd.transforms import gradients_of, require_like
 from npu_tensor.config import config
 from npu_tensor.errors import GradientError
-from npu_tensor.graph.history import FREED, GradMode, Leaf, Reached, leaf_of, reached
+from npu_tensor.graph.history import FREED, GradMode, Leaf, Reached, leaf_of, reached, retained
 from npu_tensor.graph.nodes import PLACEHOLDER, Data, Node
 from npu_tensor.graph.templates import Template, template_of
 from npu_tensor.graph.tracing import current_watch, watches
@@ -40,18 +40,20 @@ def backward(output: Tensor, gradient: Tensor | None = None, retain_graph: bool 
         gradient = ops.fill(1, output.shape, output.dtype)
     require_like("backward", output, gradient)
     through = reached([node])
-    leaves = [each for each in through if leaf_of(each) is not None]
+    kept = {each._current: each._leaf for ref in retained.valuerefs() if (each := ref()) is not None}
+    targets = [each for each in through if leaf_of(each) is not None or each in kept]
     with GradMode(False):
         if watches or config.eager:  # An op must record the tensors that it reads, or run at once.
-            gradients = gradients_of([output], [gradient], leaves, through)
+            gradients = gradients_of([output], [gradient], targets, through)
         else:
             where = user_line(sys._getframe(1))
-            nodes = _recorded_again(node, gradient._node, leaves, through, where)
+            nodes = _recorded_again(node, gradient._node, targets, through, where)
             gradients = [recorded_result(each) for each in nodes]
-        for target, computed in zip(leaves, gradients, strict=True):
+        for target, computed in zip(targets, gradients, strict=True):
             leaf = leaf_of(target)
-            assert leaf is not None
-            if not leaf.is_frozen:
+            if leaf is None:
+                _add(kept[target], computed)
+            elif not leaf.is_frozen:
                 _add(leaf, computed)
                 if not watches:  # The loss of a captured function has no value.
                     leaf.loss = weakref.ref(output)
@@ -65,7 +67,7 @@ def _add(leaf: Leaf, gradient: Tensor) -> None:
     if leaf.gradient is not None:
         leaf.gradient._assign(leaf.gradient + gradient)
         return
-    if (watch := current_watch()) is not None:
+    if (watch := current_watch()) is not None and not leaf.is_frozen:  # A replay creates no results that retain one.
         watch.gradients.setdefault(leaf, (None, True))
     leaf.gradient = gradient
 
@@ -100,7 +102,7 @@ def _recorded_again(
                 else:
                     key.append(repr(operand))
             places.append(place)
-        key += (None, node.spec) if node in wanted else (node.call, *places)
+        key += (None, node.call if inputs else node.spec, *places) if node in wanted else (node.call, *places)
         wiring.append(tuple(places))
         numbers[node] = len(graph)
         graph.append(node)

@@ -152,7 +152,7 @@ def gradients_of(
 ) -> list[Tensor]:
     """Compute the gradients of the targets from those given for the outputs, through the nodes between them.
 
-    The results are distinct tensors and may be changed.
+    Gradients pass through targets that have inputs in `through`. The results are distinct tensors and may be changed.
     """
     gradients: dict[Node, Tensor] = {}
 
@@ -162,9 +162,9 @@ def gradients_of(
     for output, gradient in zip(outputs, given, strict=True):
         add(output._node, gradient)
     for node, inputs in reversed(through.items()):
-        if node not in gradients or node in targets:
+        if node not in gradients or not inputs:
             continue
-        of = _recording(node, inputs, gradients.pop(node))
+        of = _recording(node, inputs, gradients[node] if node in targets else gradients.pop(node))
         for number, operand in enumerate(inputs):
             if operand in through and operand.spec.dtype.is_floating_point:
                 add(operand, _of_operand(node, of, number))

@@ -26,6 +26,9 @@ from npu_tensor.ops.declare import Call
 active: Final[dict[int, Any]] = {}
 """Living leaves by identity, and functions that are being differentiated. Empty in most programs."""
 
+retained: Final[weakref.WeakValueDictionary[int, Any]] = weakref.WeakValueDictionary()
+"""Tensors that get gradients although they are not leaves, by identity. Empty in most programs."""
+
 FREED: Final = object()
 """History of a node whose inputs a backward pass has freed."""
 
@@ -38,7 +41,7 @@ class Leaf:
 
     Attributes:
         gradient: Tensor in its `grad`, or None.
-        is_frozen: True while the tensor requires no gradient but keeps the one it has.
+        is_frozen: True while the tensor requires no gradient but keeps the one it has, and for a retained result.
         loss: Weak reference to the tensor whose backward pass was the last to add to the gradient, or None.
     """
 

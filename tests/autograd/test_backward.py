@@ -97,6 +97,32 @@ def _data(lib: Any, x: Any) -> Any:
     return x.grad
 
 
+def _retained_results(lib: Any, x: Any) -> Any:
+    for _ in range(3):  # The later passes use the template of the first one.
+        x.grad = None
+        y, z = x.exp(), x * 2
+        total = y + z
+        for each in (y, total, total, x):
+            each.retain_grad()
+        (total * total + y).sum().backward()
+        assert [each.retains_grad for each in (x, y, z, total)] == [False, True, False, True]
+        (x.exp() + x * 2).sum().backward()  # The same structure, without results to retain.
+    return lib.cat([x.grad, y.grad, total.grad])
+
+
+def _retained_of_changed(lib: Any, x: Any) -> Any:
+    y = x * 2
+    y.retain_grad()
+    y.mul_(x)
+    view = y[0]
+    view.retain_grad()
+    loss = (y * y).sum() + view.sin().sum()
+    loss.retain_grad()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    return lib.cat([x.grad, y.grad, view.grad[None], loss.grad.expand(1, 3)])
+
+
 def _set(lib: Any, x: Any) -> Any:
     x.grad = lib.ones(2, 3)
     (x * 2).sum().backward()
@@ -116,6 +142,8 @@ def _set(lib: Any, x: Any) -> Any:
         _read,
         _decorated,
         _data,
+        _retained_results,
+        _retained_of_changed,
         _set,
     ],
 )
@@ -226,6 +254,25 @@ def test_invalid_calls() -> None:
     assert x.tolist() == X.tolist()
     with pytest.raises(GradientError, match="unique has no derivative"):
         nt.unique(x)
+
+
+@pytest.mark.parametrize("run", [_retained_results, _retained_of_changed])
+def test_a_captured_pass_retains_gradients(run: Callable[[Any, Any], Any]) -> None:
+    x = leaf()
+    expected = run(nt, leaf()).tolist()
+
+    @nt.jit
+    def captured() -> nt.Tensor:
+        x.grad = None
+        return run(nt, x)
+
+    for _ in range(2):
+        assert captured().tolist() == expected
+
+
+def test_a_constant_has_no_gradient_to_retain() -> None:
+    with pytest.raises(GradientError, match="does not require a gradient"):
+        nt.ones(2).retain_grad()
 
 
 def test_a_tensor_that_changes_after_its_use_keeps_the_earlier_gradient() -> None:
