@@ -1,6 +1,7 @@
 """Errors name the user's line, the problem and the remedy."""
 
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -123,6 +124,32 @@ def test_operands_without_the_dimensions_of_a_function(
     with pytest.raises(expected, match=rf"^{text}\(") as caught:
         call(nt)
     assert isinstance(caught.value, nt.errors.NpuTensorError)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: nt.ones(2).cuda(), "'Tensor' object has no attribute 'cuda': tensors go where they are needed"),
+        (lambda: nt.ones(2).register_hook, "'register_hook': change x.grad after backward()"),
+        (lambda: nt.nn.ReLU().cuda(), "'ReLU' object has no attribute 'cuda': tensors go where they are needed"),
+        (lambda: nt.nn.ReLU().register_full_backward_hook, "call retain_grad() of a result in a forward hook"),
+        (lambda: nt.autograd.Function, "has no attribute 'Function': z + (y - z).detach()"),
+    ],
+)
+def test_names_of_pytorch_that_are_missing_have_hints(call: Callable[[], object], text: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(text)):
+        call()
+
+
+def test_a_property_of_a_module_raises_its_own_error() -> None:
+    class Module(nt.nn.Module):
+        @property
+        def size(self) -> int:
+            return self.extent  # type: ignore[no-any-return]
+
+    with pytest.raises(AttributeError, match="no attribute 'extent'"):
+        _ = Module().size
+    assert not hasattr(Module(), "cuda")
 
 
 def test_slices_of_sizes_are_sizes() -> None:

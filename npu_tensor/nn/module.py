@@ -8,14 +8,24 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from npu_tensor.dtypes import bfloat16, float16, float32, float64
-from npu_tensor.errors import ArgumentError, DTypeError
+from npu_tensor.errors import ArgumentError, DTypeError, no_such_name
 from npu_tensor.functions.creation import tensor_of_any
 from npu_tensor.functions.pytorch_arguments import no_grad
 from npu_tensor.graph.tracing import current_watch, watches
 from npu_tensor.nn.parameter import Parameter
-from npu_tensor.tensor import Tensor
+from npu_tensor.tensor import NO_TRANSFER, Tensor
 
 Self = TypeVar("Self", bound="Module")
+
+
+_NO_BACKWARD_HOOKS = "call retain_grad() of a result in a forward hook, and read its grad after backward()"
+_HINTS = {
+    "cuda": NO_TRANSFER,
+    "npu": NO_TRANSFER,
+    "register_full_backward_hook": _NO_BACKWARD_HOOKS,
+    "register_full_backward_pre_hook": _NO_BACKWARD_HOOKS,
+}
+"""Hints for attributes that PyTorch's modules have and these modules do not."""
 
 
 class IncompatibleKeys(NamedTuple):
@@ -65,6 +75,14 @@ class Module:
     if TYPE_CHECKING:  # Attributes that are set by name.
 
         def __getattr__(self, name: str) -> Any: ...
+
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            """Resolve an attribute that was not found."""
+            if name in _HINTS:
+                raise no_such_name(f"{type(self).__name__!r} object", name, (), _HINTS[name])
+            return super().__getattribute__(name)  # Raises the error again, also that of a property.
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(vars(self).get(name), Parameter) and not isinstance(value, Parameter | None):
