@@ -14,6 +14,7 @@ from npu_tensor.optim.optimizer import Optimizer
 from npu_tensor.tensor import Tensor
 
 __all__ = [
+    "ConstantLR",
     "CosineAnnealingLR",
     "ExponentialLR",
     "LRScheduler",
@@ -21,6 +22,7 @@ __all__ = [
     "LinearLR",
     "MultiStepLR",
     "OneCycleLR",
+    "PolynomialLR",
     "ReduceLROnPlateau",
     "SequentialLR",
     "StepLR",
@@ -258,6 +260,51 @@ class LinearLR(LRScheduler):
 
     def _first_lr(self) -> Sequence[float]:
         return [base * self.start_factor for base in self.base_lrs]
+
+
+class ConstantLR(LRScheduler):
+    """Schedule that multiplies the initial rate by a factor in the first steps.
+
+    Args:
+        factor: Factor, above 0 and at most 1.
+        total_iters: Number of steps with the factor.
+    """
+
+    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
+        if not 0 < factor <= 1:
+            raise ArgumentError(f"factor must be above 0 and at most 1, not {factor}")
+        self.factor, self.total_iters = factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> Sequence[float]:
+        if self.last_epoch == 0:
+            return [rate * self.factor for rate in self._current()]
+        return [rate / self.factor if self.last_epoch == self.total_iters else rate for rate in self._current()]
+
+    def _first_lr(self) -> Sequence[float]:
+        return [base * self.factor for base in self.base_lrs]
+
+
+class PolynomialLR(LRScheduler):
+    """Schedule that lets the rate fall to zero as a power of the fraction of steps that remain.
+
+    Args:
+        total_iters: Steps to zero.
+        power: Exponent; 1 is a straight line.
+    """
+
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
+        self.total_iters, self.power = total_iters, power
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> Sequence[float]:
+        if self._is_initial or self.last_epoch > self.total_iters:
+            return self._current()
+        remaining = self.total_iters - self.last_epoch
+        return [rate * (remaining / (remaining + 1)) ** self.power for rate in self._current()]
+
+    def _first_lr(self) -> Sequence[float]:
+        return self.base_lrs
 
 
 class OneCycleLR(LRScheduler):

@@ -91,6 +91,8 @@ SCHEDULES: dict[str, Callable[[Any, Any], Any]] = {
     "exponential": lambda lib, optimizer: lib.ExponentialLR(optimizer, 0.9),
     "cosine": lambda lib, optimizer: lib.CosineAnnealingLR(optimizer, 20, 0.001),
     "linear": lambda lib, optimizer: lib.LinearLR(optimizer, 0.1, total_iters=10),
+    "constant": lambda lib, optimizer: lib.ConstantLR(optimizer, 0.25, total_iters=7),
+    "polynomial": lambda lib, optimizer: lib.PolynomialLR(optimizer, total_iters=30, power=1.5),
     "lambda": lambda lib, optimizer: lib.LambdaLR(optimizer, lambda step: 1 / (1 + step)),
     "one cycle": lambda lib, optimizer: lib.OneCycleLR(optimizer, 0.05, total_steps=31),
     "one cycle linear": lambda lib, optimizer: lib.OneCycleLR(
@@ -98,6 +100,9 @@ SCHEDULES: dict[str, Callable[[Any, Any], Any]] = {
     ),
     "sequence": lambda lib, optimizer: lib.SequentialLR(
         optimizer, [lib.LinearLR(optimizer, 0.1, total_iters=5), lib.StepLR(optimizer, 10)], [5]
+    ),
+    "sequence to polynomial": lambda lib, optimizer: lib.SequentialLR(
+        optimizer, [lib.ConstantLR(optimizer), lib.ConstantLR(optimizer, 0.5), lib.PolynomialLR(optimizer, 9)], [4, 12]
     ),
 }
 
@@ -108,6 +113,7 @@ CHAINS: dict[str, tuple[str, ...]] = {
     "cosine and linear": ("cosine", "linear"),
     "step and cosine": ("step", "cosine"),
     "step and lambda": ("step", "lambda"),
+    "constant and polynomial": ("constant", "polynomial"),
     "multi-step and exponential": ("multi-step", "exponential"),
     "three": ("step", "linear", "cosine"),
 }
