@@ -75,7 +75,7 @@ def binary_cross_entropy(
     """Return -(target log(input) + (1 - target) log(1 - input)), with logarithms of at least -100.
 
     Args:
-        input: Probabilities of any shape.
+        input: Probabilities of any shape. Values outside of [0, 1] give NaN; PyTorch raises an error.
         target: Probabilities of the same shape.
         weight: Factor of the losses; None for 1.
     """
