@@ -88,6 +88,11 @@ def test_values_that_a_captured_function_reads_are_named_by_their_line(
     assert f"at test_messages.py:{number}: {line}" in str(caught.value)
 
 
+def _ctc_loss(t: Any, times: tuple[int, int], labels: tuple[int, int]) -> Any:
+    lengths = (t.tensor(each) for each in (times, labels))
+    return t.nn.functional.ctc_loss(t.zeros(3, 2, 4), t.ones(2, 2).long(), *lengths)
+
+
 def _failures(t: Any) -> list[Callable[[], object]]:
     """Mistakes, with the functions of `t`."""
     x = t.ones(2, 3)
@@ -113,11 +118,15 @@ def _failures(t: Any) -> list[Callable[[], object]]:
         (lambda t: t.vander(t.ones(2, 2), 3), RuntimeError, "vander"),
         (lambda t: t.combinations(t.tensor(1.0)), RuntimeError, "combinations"),
         (lambda t: t.combinations(t.ones(2, 2)), RuntimeError, "combinations"),
+        (lambda t: t.combinations(t.ones(2), -1), RuntimeError, "combinations"),
+        (lambda t: t.vander(t.ones(2), -1), RuntimeError, "vander"),
+        (lambda t: _ctc_loss(t, (3, -1), (1, 1)), RuntimeError, "ctc_loss"),
+        (lambda t: _ctc_loss(t, (3, 3), (1, -1)), RuntimeError, "ctc_loss"),
+        (lambda t: _ctc_loss(t, (3, 4), (1, 1)), RuntimeError, "ctc_loss"),
+        (lambda t: _ctc_loss(t, (3, 3), (1, 3)), RuntimeError, "ctc_loss"),
     ],
 )
-def test_operands_without_the_dimensions_of_a_function(
-    call: Callable[[Any], object], expected: type[Exception], text: str
-) -> None:
+def test_operands_that_a_function_rejects(call: Callable[[Any], object], expected: type[Exception], text: str) -> None:
     torch = pytest.importorskip("torch")
     with pytest.raises(expected):
         call(torch)

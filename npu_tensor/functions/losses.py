@@ -366,6 +366,10 @@ def ctc_loss(
     batch, longest = scores.shape[1], int(goals.max(initial=0))
     if len(times) != batch or len(goals) != batch or times.max(initial=0) > scores.shape[0]:
         raise ShapeError(f"{len(times)} input and {len(goals)} target lengths do not fit {list(log_probs.shape)}")
+    if min(times.min(initial=0), goals.min(initial=0)) < 0:
+        raise ArgumentError("lengths must not be negative")
+    if (needed := goals.sum() if targets.ndim == 1 else longest) > targets.shape[-1]:
+        raise ShapeError(f"{needed} labels do not fit targets of shape {list(targets.shape)}")
     if targets.ndim == 1 and not single:  # concatenated
         starts = np.cumsum(goals) - goals
         places = np.minimum(starts[:, None] + np.arange(longest), max(targets.shape[0] - 1, 0))
@@ -374,11 +378,14 @@ def ctc_loss(
     # Blanks before, between and after the labels: the states of an alignment.
     path = stack([full_like(labels, blank), labels], -1).reshape(batch, 2 * longest)
     path = joined([path, full_like(path[:, :1] if longest else zeros(batch, 1, dtype=path.dtype), blank)], 1)
-    skips = (path != blank) & (path != path.roll(2, 1)) & (arange(2 * longest + 1) > 1)
+    states = arange(2 * longest + 1)
+    skips = (path != blank) & (path != path.roll(2, 1)) & (states > 1)
     # A finite number stands for log(0): logaddexp of two infinities has no gradient. Sums do not overflow float32.
     never = -1e30
     emitted = ops.gather_along(scores, path.expand(scores.shape[0], *path.shape), 2, "target").clamp(min=never)
-    alpha = ops.where_op(arange(2 * longest + 1) < 2, emitted[0], never)
+    alpha = ops.where_op(states < 2, emitted[0], never)
+    if not times.all():  # Without time steps, only the empty target is possible.
+        alpha = ops.where_op(from_array(times[:, None] > 0), alpha, ops.where_op(states < 1, 0.0, never))
     # A state follows itself, the one before, and perhaps the one before that.
     allowed = pad(ops.where_op(skips, 0.0, never).unsqueeze(1), (0, 0, 0, 2))
     rows = emitted.unbind()

@@ -185,6 +185,8 @@ def vander(x: Tensor, N: int | None = None, *, increasing: bool = False) -> Tens
     >>> nt.vander(nt.tensor([1, 2, 3]))
     """
     _require_vector("x", x)
+    if N is not None and N < 0:
+        raise ArgumentError(f"N must not be negative, not {N}")
     count = x.shape[0] if N is None else N
     x = x if x.is_floating_point() else x.to(int64)
     exponents = np.arange(count) if increasing else np.arange(count)[::-1]
@@ -212,10 +214,12 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     >>> nt.combinations(nt.tensor([1, 2, 3]))
     """
     _require_vector("input", input)
+    if r < 0:
+        raise ArgumentError(f"r must not be negative, not {r}")
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     places = itertools.chain.from_iterable(choose(range(input.shape[0]), r))  # far faster than an array of tuples
-    rows = np.fromiter(places, np.int64).reshape(-1, r)
-    return ops.take_op(input, from_array(rows), 0)
+    rows = np.fromiter(places, np.int64)
+    return ops.take_op(input, from_array(rows.reshape(-1, r) if r else rows), 0)
 
 
 @composite("broadcast_shapes", method=False)

@@ -481,7 +481,7 @@ CASES: list[Case] = [
     *calls("vander", (V,), (V, 3, {"increasing": True})),
     *(("vander", (torch.tensor([20, 200, 3]).to(dtype),), {}) for dtype in (torch.uint8, torch.int32)),
     *(("rot90", (X, k), {"dims": (0, 2)}) for k in (-1, 0, 1, 2, 3)),
-    *calls("combinations", (V,), (V, 3, {"with_replacement": True}), (V, 7)),
+    *calls("combinations", (V,), (V, 3, {"with_replacement": True}), (V, 7), (V, 0)),
     ("broadcast_shapes", ((3, 1), (1, 4), 4), {}),
     *calls("select_scatter", (M, normal(4), 1, -2)),
     *calls("slice_scatter", (M, normal(4, 2), 1, 1, 5, 2), (M, normal(1, 6), {"start": -1})),
@@ -690,6 +690,11 @@ CASES: list[Case] = [
                     {"reduction": r, "zero_infinity": True},
                 )
                 for targets in (torch.tensor([[1, 2, 2], [3, 1, 1], [1, 1, 1], [1, 2, 1]]), TIES.flatten()[:8] + 1)
+            ),
+            (
+                "ctc_loss",
+                (torch.log_softmax(normal(9, 4, 5), 2), torch.tensor([[0, 2, 2, 1]] * 4), (9, 7, 0, 0), (4, 2, 0, 3)),
+                {"blank": 3, "reduction": r, "zero_infinity": True},
             ),
         )
     ),

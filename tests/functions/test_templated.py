@@ -24,7 +24,7 @@ def test_runs_twice_per_kind_of_arguments() -> None:
         runs.append(factor)
         return x * 3
 
-    factors = [None, 1, True, 1.0, 0.0, -0.0, (1,), (2,)]  # some equal, but of other types or signs
+    factors = [None, 1, True, 1.0, 0.0, -0.0, (1,), (2,), nt.ones(1).shape]  # some equal, but of other types or signs
     for factor in factors:
         for seed in range(4):
             function(values(seed, 4), factor)
