@@ -52,7 +52,7 @@ class RemovableHandle:
 
     def remove(self) -> None:
         """Remove the hook. Further calls have no effect."""
-        self._module._hooks = tuple(each for each in self._module._hooks if each is not self._hook)
+        self._module._forward_hooks = tuple(each for each in self._module._forward_hooks if each is not self._hook)
 
     def __enter__(self) -> RemovableHandle:
         return self
@@ -70,7 +70,7 @@ class Module:
 
     shown: ClassVar[str] = ""
     _buffers: Mapping[str, bool] = MappingProxyType({})  # True for those that are part of the state.
-    _hooks: tuple[_Hook, ...] = ()  # In the order of registration.
+    _forward_hooks: tuple[_Hook, ...] = ()  # In the order of registration.
 
     if TYPE_CHECKING:  # Attributes that are set by name.
 
@@ -108,7 +108,7 @@ class Module:
 
     def __call__(self, *inputs: Any, **keywords: Any) -> Any:
         """Call `forward`, with the hooks before and after it."""
-        if self._hooks:
+        if self._forward_hooks:
             return self._call_with_hooks(inputs, keywords)
         return self.forward(*inputs, **keywords)
 
@@ -127,7 +127,7 @@ class Module:
         Returns:
             Handle that removes the hook.
         """
-        return self._register(_Hook(hook, with_kwargs, is_pre=True))
+        return self._register_forward_hook(_Hook(hook, with_kwargs, is_pre=True))
 
     def register_forward_hook(self, hook: Callable[..., Any], *, with_kwargs: bool = False) -> RemovableHandle:
         """Call a function after each `forward`. Hooks run in the order of registration.
@@ -142,14 +142,14 @@ class Module:
         Returns:
             Handle that removes the hook.
         """
-        return self._register(_Hook(hook, with_kwargs, is_pre=False))
+        return self._register_forward_hook(_Hook(hook, with_kwargs, is_pre=False))
 
-    def _register(self, hook: _Hook) -> RemovableHandle:
-        self._hooks = (*self._hooks, hook)
+    def _register_forward_hook(self, hook: _Hook) -> RemovableHandle:
+        self._forward_hooks = (*self._forward_hooks, hook)
         return RemovableHandle(self, hook)
 
     def _call_with_hooks(self, inputs: Any, keywords: dict[str, Any]) -> Any:
-        for hook in self._hooks:
+        for hook in self._forward_hooks:
             if not hook.is_pre:
                 continue
             changed = hook.function(self, inputs, keywords) if hook.with_kwargs else hook.function(self, inputs)
@@ -162,7 +162,7 @@ class Module:
             else:
                 raise ArgumentError(f"a forward pre-hook with_kwargs returns None or (args, kwargs), not {changed!r}")
         output = self.forward(*inputs, **keywords)
-        for hook in self._hooks:
+        for hook in self._forward_hooks:
             if not hook.is_pre:
                 seen = (self, inputs, keywords, output) if hook.with_kwargs else (self, inputs, output)
                 changed = hook.function(*seen)

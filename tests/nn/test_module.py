@@ -549,6 +549,22 @@ def test_a_hook_is_removed_by_its_handle() -> None:
     assert seen[3:] == [copied[1]]
 
 
+def test_a_module_may_keep_handles_of_its_parts() -> None:
+    class Watched(nn.Module):
+        def __init__(self) -> None:
+            self.part, self.seen = nn.ReLU(), []
+            self._hooks = [self.part.register_forward_hook(lambda module, args, output: self.seen.append(output))]
+
+        def forward(self, x: Any) -> Any:
+            return self.part(x)
+
+    model = Watched()
+    model(nt.ones(1))
+    model._hooks.pop().remove()
+    model(nt.ones(1))
+    assert len(model.seen) == 1
+
+
 def test_a_hook_runs_while_a_call_is_captured() -> None:
     model, seen = nn.Linear(2, 2), []
     model.register_forward_pre_hook(lambda module, args: seen.append(args[0].shape))
