@@ -484,7 +484,8 @@ class Tensor(Methods):
         leaf = self._named_leaf()
         if leaf is None:
             return None
-        if leaf.gradient is None and (watch := current_watch()) is not None and leaf not in watch.gradients:
+        watch = current_watch() if leaf.gradient is None else None
+        if watch is not None and leaf not in watch.gradients and not watch.has_made_leaf(leaf):
             watch.without_gradient.add(leaf)
         gradient: Tensor | None = leaf.gradient
         return gradient
@@ -496,7 +497,7 @@ class Tensor(Methods):
             other = value._node.spec if isinstance(value, Tensor) else type(value).__name__
             raise ArgumentError(f"the gradient of {self._node.spec} cannot be {other}")
         if leaf is not None:
-            if (watch := current_watch()) is not None:
+            if (watch := current_watch()) is not None and not watch.has_made_leaf(leaf):
                 watch.gradients.setdefault(leaf, (leaf.gradient, False))
             leaf.gradient = value
         elif value is not None:

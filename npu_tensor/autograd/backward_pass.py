@@ -67,7 +67,7 @@ def _add(leaf: Leaf, gradient: Tensor) -> None:
     if leaf.gradient is not None:
         leaf.gradient._assign(leaf.gradient + gradient)
         return
-    if (watch := current_watch()) is not None and not leaf.is_frozen:  # A replay creates no results that retain one.
+    if (watch := current_watch()) is not None and not watch.has_made_leaf(leaf):
         watch.gradients.setdefault(leaf, (None, True))
     leaf.gradient = gradient
 

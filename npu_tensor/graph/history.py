@@ -20,7 +20,7 @@ from typing import Any, Final
 from npu_tensor import ops
 from npu_tensor._util.user_warnings import user_line
 from npu_tensor.errors import GradientError
-from npu_tensor.graph.nodes import Node, located
+from npu_tensor.graph.nodes import Node, located, next_order
 from npu_tensor.ops.declare import Call
 
 active: Final[dict[int, Any]] = {}
@@ -42,14 +42,16 @@ class Leaf:
     Attributes:
         gradient: Tensor in its `grad`, or None.
         is_frozen: True while the tensor requires no gradient but keeps the one it has, and for a retained result.
+        order: Position among nodes and leaves in the order of creation.
         loss: Weak reference to the tensor whose backward pass was the last to add to the gradient, or None.
     """
 
-    __slots__ = ("__weakref__", "gradient", "is_frozen", "loss")
+    __slots__ = ("__weakref__", "gradient", "is_frozen", "loss", "order")
 
     def __init__(self) -> None:
         self.gradient: Any = None
         self.is_frozen = False
+        self.order = next_order()
         self.loss: weakref.ref[Any] | None = None
         number = id(self)
         active[number] = weakref.ref(self, lambda _: active.pop(number, None))

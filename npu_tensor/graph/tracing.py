@@ -59,6 +59,10 @@ class Watch:
         """Return True if the node, or the tensor whose value it derives, is older than the call of the function."""
         return (node.order < self.before and node not in self.created) or node in self._outside
 
+    def has_made_leaf(self, leaf: Any) -> bool:
+        """Return True if the function has made the leaf. A replay makes none, and leaves its gradient unchanged."""
+        return bool(leaf.order > self.before)
+
     def touch(self, tensor: Any) -> None:
         """Note a tensor that the function reads or changes."""
         if tensor not in self.made:

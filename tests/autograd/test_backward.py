@@ -270,6 +270,31 @@ def test_a_captured_pass_retains_gradients(run: Callable[[Any, Any], Any]) -> No
         assert captured().tolist() == expected
 
 
+@pytest.mark.parametrize("own_leaf", [True, False])
+def test_a_captured_pass_adds_to_a_gradient_of_its_own_tensor(own_leaf: bool) -> None:
+    @nt.jit
+    def captured(x: nt.Tensor) -> nt.Tensor | None:
+        y = x.detach().requires_grad_() if own_leaf else x.detach().requires_grad_() * 1
+        y.retain_grad()
+        assert y.grad is None
+        (y * y).sum().backward()
+        return y.grad
+
+    assert [captured(nt.ones(1) * number).tolist() for number in range(3)] == [[0.0], [2.0], [4.0]]
+    assert captured.captures == 1
+
+
+def test_a_captured_pass_sets_the_gradient_of_a_result_from_outside() -> None:
+    x = leaf([1.0])
+    y = x * 3
+    y.retain_grad()
+    captured = nt.jit(lambda factor: (y * y * factor).sum().backward(retain_graph=True))
+    for number in range(3):
+        x.grad = y.grad = None
+        captured(nt.ones(1) * number)
+        assert (x.grad.tolist(), y.grad.tolist()) == ([18.0 * number], [6.0 * number])
+
+
 def test_a_constant_has_no_gradient_to_retain() -> None:
     with pytest.raises(GradientError, match="does not require a gradient"):
         nt.ones(2).retain_grad()
