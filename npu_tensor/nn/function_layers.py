@@ -146,9 +146,9 @@ class _Function(Module):
             else:
                 setattr(self, name, value)
 
-    def forward(self, *inputs: Any) -> Any:
-        """Apply the function to the inputs."""
-        return self._function(*inputs, **{name: getattr(self, name) for name in self._options})
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        """Apply the function to the inputs, which have the names of the function's parameters."""
+        return self._function(*inputs, **named, **{name: getattr(self, name) for name in self._options})
 
     def extra_repr(self) -> str:
         """Return the options for `repr`."""

@@ -466,6 +466,23 @@ def test_assigned_tensors_take_the_place_of_parameters_and_buffers() -> None:
     assert module.weight.dtype is nt.bfloat16
 
 
+@pytest.mark.parametrize(
+    ("name", "inputs"),
+    [
+        ("ReLU", ("input",)),
+        ("Dropout", ("input",)),
+        ("MSELoss", ("input", "target")),
+        ("CosineSimilarity", ("x1", "x2")),
+    ],
+)
+def test_inputs_of_functions_have_names(name: str, inputs: list[str]) -> None:
+    values = [np.full((1, 2), number, np.float32) for number in range(len(inputs))]
+    module, theirs = getattr(nn, name)().eval(), getattr(torch.nn, name)().eval()
+    expected = theirs(**dict(zip(inputs, map(torch.from_numpy, values), strict=True)))
+    actual = module(**dict(zip(inputs, map(nt.from_numpy, values), strict=True)))
+    np.testing.assert_allclose(actual.numpy(), expected.numpy(), rtol=1e-6)
+
+
 def test_linear_takes_arrays_and_names_other_types() -> None:
     layer = nt.nn.Linear(2, 3)
     assert layer(np.ones((4, 2), np.float32)).shape == (4, 3)
