@@ -88,9 +88,9 @@ def test_values_that_a_captured_function_reads_are_named_by_their_line(
     assert f"at test_messages.py:{number}: {line}" in str(caught.value)
 
 
-def _ctc_loss(t: Any, times: tuple[int, int], labels: tuple[int, int]) -> Any:
+def _ctc_loss(t: Any, times: tuple[int, int], labels: tuple[int, int], targets: tuple[int, ...] = (2, 2)) -> Any:
     lengths = (t.tensor(each) for each in (times, labels))
-    return t.nn.functional.ctc_loss(t.zeros(3, 2, 4), t.ones(2, 2).long(), *lengths)
+    return t.nn.functional.ctc_loss(t.zeros(3, 2, 4), t.ones(targets).long(), *lengths)
 
 
 def _failures(t: Any) -> list[Callable[[], object]]:
@@ -124,6 +124,8 @@ def _failures(t: Any) -> list[Callable[[], object]]:
         (lambda t: _ctc_loss(t, (3, 3), (1, -1)), RuntimeError, "ctc_loss"),
         (lambda t: _ctc_loss(t, (3, 4), (1, 1)), RuntimeError, "ctc_loss"),
         (lambda t: _ctc_loss(t, (3, 3), (1, 3)), RuntimeError, "ctc_loss"),
+        (lambda t: _ctc_loss(t, (3, 3), (1, 1), ()), RuntimeError, "ctc_loss"),
+        (lambda t: _ctc_loss(t, (3, 3), (1, 1), (2, 2, 1)), RuntimeError, "ctc_loss"),
     ],
 )
 def test_operands_that_a_function_rejects(call: Callable[[Any], object], expected: type[Exception], text: str) -> None:

@@ -368,7 +368,8 @@ def ctc_loss(
         raise ShapeError(f"{len(times)} input and {len(goals)} target lengths do not fit {list(log_probs.shape)}")
     if min(times.min(initial=0), goals.min(initial=0)) < 0:
         raise ArgumentError("lengths must not be negative")
-    if (needed := goals.sum() if targets.ndim == 1 else longest) > targets.shape[-1]:
+    needed = goals.sum() if targets.ndim == 1 else longest
+    if targets.ndim not in (1, 2) or needed > targets.shape[-1]:
         raise ShapeError(f"{needed} labels do not fit targets of shape {list(targets.shape)}")
     if targets.ndim == 1 and not single:  # concatenated
         starts = np.cumsum(goals) - goals
