@@ -26,7 +26,7 @@ def _words(seed: Any, position: Any) -> tuple[Any, Any]:
     for number in range(20):
         a = a + b
         left = _ROTATIONS[number % 8]
-        b = (b << left | _upper_bits(b, left)) ^ a
+        b = ((b << left) | _upper_bits(b, left)) ^ a
         if number % 4 == 3:
             step = number // 4 + 1
             a, b = a + keys[step % 3], b + keys[(step + 1) % 3] + step
@@ -34,7 +34,7 @@ def _words(seed: Any, position: Any) -> tuple[Any, Any]:
 
 
 def _upper_bits(word: Any, count: int) -> Any:
-    return word >> 32 - count & (1 << count) - 1
+    return (word >> (32 - count)) & ((1 << count) - 1)
 
 
 def uniform_numbers(seed: Any, position: Any, dtype: str) -> Any:
