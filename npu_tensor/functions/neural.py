@@ -474,17 +474,9 @@ def _checked_classes(target: Tensor, extent: int, ignore_index: int) -> Tensor:
     return target
 
 
-def _cross_entropy(scores: Tensor, target: Tensor, classes: int, ignore_index: int, reduction: str) -> Tensor:
-    """Return the cross-entropy with class indices, without weights and smoothing, as one op and its mean."""
-    _require_target_per_row(scores, target, classes)
-    target = _checked_classes(target, scores.shape[classes], ignore_index)
-    return _cross_entropy_of_checked(scores, target, classes, ignore_index, reduction)
-
-
 @templated
-def _cross_entropy_of_checked(
-    scores: Tensor, target: Tensor, classes: int, ignore_index: int, reduction: str
-) -> Tensor:
+def _cross_entropy(scores: Tensor, target: Tensor, classes: int, ignore_index: int, reduction: str) -> Tensor:
+    """Return the cross-entropy with checked class indices, without weights and smoothing, as one op and its mean."""
     target, dtype = target.unsqueeze(classes), scores.dtype
     losses = record(ops.cross_entropy_rows.op, (scores, target), (classes, ignore_index))
     if reduction == "mean":
@@ -547,6 +539,8 @@ def cross_entropy(
         raise ArgumentError(f"label_smoothing must be between 0 and 1, not {label_smoothing}")
     classes = 0 if input.ndim == 1 else 1
     if not (target.is_floating_point() or label_smoothing) and weight is None:
+        _require_target_per_row(input, target, classes)
+        target = _checked_classes(target, input.shape[classes], ignore_index)
         return _cross_entropy(input, target, classes, ignore_index, reduction)
     scores = wide(input).log_softmax(classes)
     if not target.is_floating_point():
